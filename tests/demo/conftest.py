@@ -14,7 +14,7 @@ from plaza.core.settings import Settings
 from plaza.demo.lifecycle import Demo
 from tests.postgres import Postgres
 from tests.servers import Cluster, Server
-from tests.social.consistency import Facts, read_all
+from tests.social.consistency import Keyspace, read_all
 
 # Keys that time, a worker or a second start changes without any request.
 CHANGING_KEYS = {
@@ -64,12 +64,12 @@ class AllCatalogues:
         return next(filter(None, (catalogue.match(name) for catalogue in catalogues())), None)
 
 
-async def read_all_keys(redis_client: Any) -> Facts:
+async def read_all_keys(redis_client: Any) -> Keyspace:
     """Return all keys, read with a plain client. An undeclared key fails the test."""
     return await read_all(redis_client, AllCatalogues())
 
 
-def without_changing_keys(facts: Facts) -> Facts:
+def without_changing_keys(keyspace: Keyspace) -> Keyspace:
     """Return the keys that must be equal after the same run, without those that time changes."""
     brief = {name for name, key in AllCatalogues() if key.ttl_seconds is not None and key.ttl_seconds <= 3_600}
-    return {family: keys for family, keys in facts.items() if family not in CHANGING_KEYS | brief}
+    return {family: keys for family, keys in keyspace.items() if family not in CHANGING_KEYS | brief}

@@ -20,7 +20,7 @@ from plaza.demo.users import CommunityUsers
 from plaza.live.statistics import AudienceFigures
 from plaza.shop.items import Items
 from tests.demo.conftest import read_all_keys, without_changing_keys
-from tests.social.consistency import faults
+from tests.social.consistency import violations
 
 on_one_server = pytest.mark.parametrize("place", ["server"], indirect=True)
 
@@ -33,7 +33,7 @@ async def test_a_requested_community_is_loaded_once_and_every_key_is_right(
     await asyncio.gather(demo.turn(), demo.turn())  # two workers
     found = await read_all_keys(redis_client)
     assert found["demo"][()]["state"] == "loaded"
-    assert faults(found, plaza.core.clock.now_ms()) == []
+    assert violations(found, plaza.core.clock.now_ms()) == []
     assert set(found["user"]) == {(user.username,) for user in CommunityUsers().users}
     assert len(found["explore_feed"][()]) == COMMUNITY_POSTS
     assert len(found["articles_by_time"][()]) == COMMUNITY_ARTICLES
@@ -55,7 +55,7 @@ async def test_an_interrupted_load_continues_where_it_stopped(plaza: Plaza, demo
     assert reached[0] > 0
     assert (await demo.loader.load_community(now)).records > 0
     found = await read_all_keys(redis_client)
-    assert faults(found, plaza.core.clock.now_ms()) == []
+    assert violations(found, plaza.core.clock.now_ms()) == []
     assert len(found["explore_feed"][()]) == COMMUNITY_POSTS
     assert len(found["articles_by_time"][()]) == COMMUNITY_ARTICLES
 

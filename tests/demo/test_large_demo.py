@@ -19,7 +19,7 @@ from plaza.social.model import Registration
 from tests.demo.conftest import read_all_keys, without_changing_keys
 from tests.processes import plaza as command
 from tests.servers import Server
-from tests.social.consistency import faults
+from tests.social.consistency import violations
 
 on_one_server = pytest.mark.parametrize("place", ["server"], indirect=True)
 
@@ -37,7 +37,7 @@ async def test_a_generated_community_keeps_existing_users_and_a_second_run_chang
     assert progress["posts"] == 300
     assert result.stages == progress
     found = await read_all_keys(redis_client)
-    assert faults(found, plaza.core.clock.now_ms()) == []
+    assert violations(found, plaza.core.clock.now_ms()) == []
     assert len(found["explore_feed"][()]) == 300
     assert len(found["user"]) == 121
     assert found["user"]["ana",]["bio"] == "I was here."
@@ -53,7 +53,7 @@ async def test_two_seeds_are_two_communities(plaza: Plaza, demo: Demo, redis_cli
     await demo.loader.load_generated(1, 30, 40)
     await demo.loader.load_generated(2, 30, 40)
     found = await read_all_keys(redis_client)
-    assert faults(found, plaza.core.clock.now_ms()) == []
+    assert violations(found, plaza.core.clock.now_ms()) == []
     assert len(found["user"]) == 60
     assert len(found["explore_feed"][()]) == 80
 

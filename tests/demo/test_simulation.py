@@ -24,7 +24,7 @@ from plaza.social.accounts import Accounts
 from plaza.social.inbound_sync import InboundSync
 from plaza.social.model import PasswordLogin, WrongPassword
 from tests.demo.conftest import read_all_keys
-from tests.social.consistency import faults
+from tests.social.consistency import violations
 
 HERE = "127.0.0.1:8000"
 
@@ -50,7 +50,7 @@ async def test_the_simulation_keeps_every_invariant(plaza: Plaza, demo: Demo, re
     for act in ("beats", "like", "post", "comment", "vote", "view", "reaction"):
         assert act in done
     after = await read_all_keys(redis_client)
-    assert faults(after, plaza.core.clock.now_ms()) == []
+    assert violations(after, plaza.core.clock.now_ms()) == []
     assert len(after["explore_feed"][()]) > COMMUNITY_POSTS
     assert after["article_up"] != before["article_up"]
     assert await plaza.get(AudienceFigures).alive(EVENT) > 15

@@ -1,4 +1,4 @@
-"""The commands as real processes, with real signals; no process is left afterwards."""
+"""The commands as real processes with real signals. No process is left afterwards."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def claims(token: str) -> dict[str, Any]:
 
 
 def one_line(result: subprocess.CompletedProcess[str]) -> str:
-    """The error message, checked to be one line without a traceback."""
+    """Return the error message. It must be one line without a traceback."""
     assert result.stdout == ""
     assert result.stderr.startswith("plaza: ")
     assert result.stderr.count("\n") == 1, result.stderr
@@ -106,7 +106,7 @@ def test_all_processes_of_a_killed_server_stop(tmp_path: Path, workers: str) -> 
         assert redis_client(tmp_path / "var").get("last") == "word"
 
 
-def test_an_open_request_completes_before_the_end(tmp_path: Path) -> None:
+def test_an_open_request_completes_before_shutdown(tmp_path: Path) -> None:
     responses: list[httpx.Response] = []
     with serving(tmp_path / "var") as server:
         valkey = server.valkey()
@@ -295,7 +295,7 @@ def test_the_first_admin_is_created_while_a_server_runs(tmp_path: Path) -> None:
 
 
 def test_a_role_for_a_missing_user_is_refused_in_one_line(tmp_path: Path, server: Server) -> None:
-    """With a configured Valkey, so that none is started."""
+    """Uses a configured Valkey, so that none is started."""
     refused = plaza(tmp_path / "var", "users", "role", "missing", "admin", PLAZA_VALKEY_URL=server.url)
     assert refused.returncode == 1
     assert "No user has this name." in one_line(refused)
@@ -347,7 +347,7 @@ def test_keys_are_printed_as_table_markdown_and_json(tmp_path: Path) -> None:
     assert not (tmp_path / "var").exists()
 
 
-def test_a_closed_output_pipe_is_no_error(tmp_path: Path) -> None:
+def test_a_closed_output_pipe_is_not_an_error(tmp_path: Path) -> None:
     command = f"{sys.executable} -u -m plaza keys --json | head -n 1"
     seen = subprocess.run(command, shell=True, env=environment(tmp_path), capture_output=True, text=True, check=False)
     assert seen.stdout == "[\n"
@@ -363,7 +363,7 @@ def test_every_command_has_help_with_an_example(command: list[str], capsys: pyte
 
 
 def _ready(server: ServerProcess) -> bool:
-    """Whether it is ready now; a busy machine may need several tries."""
+    """Return whether the server is ready. A busy machine may need several tries."""
     return server.get("/readyz").status_code == 200
 
 

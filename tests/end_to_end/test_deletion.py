@@ -1,4 +1,4 @@
-"""Deleting an account on a running server: someone who has been everywhere, and someone who had only a token."""
+"""Deleting an account on a running server: a user with data in every domain, and a user with only a token."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from pathlib import Path
 
 import httpx
 
-from tests.end_to_end.user_traces import ACCOUNT, traces, wanderer
+from tests.end_to_end.user_traces import ACCOUNT, active_user, traces
 from tests.processes import plaza
 from tests.timeouts import TIME_LIMIT_SECONDS
 
 
-def test_who_leaves_is_named_nowhere_in_all_five_domains_and_the_tables(tmp_path: Path) -> None:
+def test_a_deleted_user_is_in_no_key_and_no_table_row_of_any_domain(tmp_path: Path) -> None:
     data = tmp_path / "var"
-    with wanderer(data) as (server, client):
+    with active_user(data) as (server, client):
         post = client.get("/feed/explore").json()["posts"][0]["post"]["id"]
         article = client.get("/articles").json()["articles"][0]["id"]
-        with httpx.Client(base_url=server.url, timeout=TIME_LIMIT_SECONDS) as passing:
-            passing.headers["authorization"] = "Bearer " + plaza(data, "token", "passenger").stdout.strip()
+        with httpx.Client(base_url=server.url, timeout=TIME_LIMIT_SECONDS) as token_client:
+            token_client.headers["authorization"] = "Bearer " + plaza(data, "token", "tokenuser").stdout.strip()
             for method, path, body in (
                 ("POST", f"/posts/{post}/like", None),
                 ("PUT", f"/articles/{article}/vote", {"direction": "up"}),
                 ("POST", "/analytics/events/keynote/heartbeat", {"location": "hall"}),
             ):
-                assert passing.request(method, path, json=body).status_code == 200, path
-            assert len(traces(data, "passenger")) > 5
-            assert passing.delete("/users/me").json() == {"id": "passenger", "deleted": True}
-            assert traces(data, "passenger") == []
-            assert passing.get("/whoami").status_code == 401
-        assert client.get(f"/posts/{post}").json()["likesCount"] == 1, "her own"
-        confirmed = {"password": ACCOUNT["password"]}
-        assert client.request("DELETE", "/users/me", json=confirmed).status_code == 200
-        assert traces(data, "wanderer") == []
-        checked = plaza(data, "audit")
-        assert checked.returncode == 0, checked.stdout
+                assert token_client.request(method, path, json=body).status_code == 200, path
+            assert len(traces(data, "tokenuser")) > 5
+            assert token_client.delete("/users/me").json() == {"id": "tokenuser", "deleted": True}
+            assert traces(data, "tokenuser") == []
+            assert token_client.get("/whoami").status_code == 401
+        assert client.get(f"/posts/{post}").json()["likesCount"] == 1, "only the author's own like is left"
+        confirmation = {"password": ACCOUNT["password"]}
+        assert client.request("DELETE", "/users/me", json=confirmation).status_code == 200
+        assert traces(data, "activeuser") == []
+        audit = plaza(data, "audit")
+        assert audit.returncode == 0, audit.stdout

@@ -1,4 +1,4 @@
-"""Social on a real Valkey, with a clock that tests move, and people who do things."""
+"""Social on a real Valkey, with users and a clock that tests set."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from plaza.social.posts import Posts
 from plaza.social.relations import Relations
 from plaza.social.users import Users
 from tests.http_servers import client_of
-from tests.social.consistency import Facts, faults, read_all
+from tests.social.consistency import Keyspace, read_all, violations
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ ADMIN = Actor("root", "admin")
 
 @dataclass
 class Social:
-    """Everything of the domain, and shortcuts that tests need."""
+    """The services of the domain, and helpers for tests."""
 
     valkey: Valkey
     functions: Functions
@@ -138,7 +138,7 @@ def build_social(
     return build_domains(core, [DOMAIN])
 
 
-def services_of(parts: Sequence[Parts]) -> dict[type, Any]:
+def services_by_type(parts: Sequence[Parts]) -> dict[type, Any]:
     return {type(service): service for part in parts for service in part.services}
 
 
@@ -156,10 +156,10 @@ async def social(valkey: Valkey, clock: ManualClock, other_domains: dict[str, Pe
     await revocations.start()
     auth = Auth(SETTINGS, revocations, clock=clock)
     parts = build_social(functions, auth, clock, other_domains)
-    yield Social(valkey, functions, auth, clock, services_of(parts))
+    yield Social(valkey, functions, auth, clock, services_by_type(parts))
     await functions.outbox.drain()
-    for end in (end for part in parts for end in part.on_close):
-        end()
+    for close in (close for part in parts for close in part.on_close):
+        close()
     await revocations.close()
 
 
@@ -177,7 +177,7 @@ async def bob(social: Social) -> Actor:
 
 @pytest.fixture
 async def http(social: Social) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the routes over a real socket."""
+    """An HTTP client of the routes, over a real socket."""
     app = make_app(
         list(DOMAIN.routes), social.parts, auth=social.auth, settings=SETTINGS, idempotency=Idempotency(social.valkey)
     )
@@ -186,21 +186,21 @@ async def http(social: Social) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.fixture
-def assert_consistent(social: Social, redis_client: Any) -> Callable[[], Awaitable[Facts]]:
-    """Asks a plain Redis client whether everything fits together, and gives what it read."""
+def assert_consistent(social: Social, redis_client: Any) -> Callable[[], Awaitable[Keyspace]]:
+    """Check all keys for consistency with a plain client. Returns the keys."""
 
-    async def look() -> Facts:
+    async def check() -> Keyspace:
         await social.functions.outbox.drain()
-        facts = await read_all(redis_client)
-        assert faults(facts, social.clock.now_ms()) == []
-        assert not facts["pending"], "an effect is not settled"
-        return facts
+        keyspace = await read_all(redis_client)
+        assert violations(keyspace, social.clock.now_ms()) == []
+        assert not keyspace["pending"], "an outbox entry is not settled"
+        return keyspace
 
-    return look
+    return check
 
 
 async def trips(work: Awaitable[Any]) -> int:
-    """How many round trips something takes."""
+    """Return the number of round trips that an operation takes."""
     usage = RequestUsage()
     mark = REQUEST_USAGE.set(usage)
     try:

@@ -1,4 +1,4 @@
-"""Reads all of social's keys as a plain Redis client would, and says what does not fit together."""
+"""Reads all of social's keys with a plain Redis client and lists violated invariants."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from plaza.core.keyspace import Key, KeyMatch, join_catalogues
 from plaza.social import model
 from plaza.social.keys import CATALOGUE
 
-Facts = dict[str, dict[tuple[str, ...], Any]]
+Keyspace = dict[str, dict[tuple[str, ...], Any]]
 
 
-class Known(Protocol):
-    """Who can say which family a name belongs to."""
+class KeyFamilies(Protocol):
+    """Finds the family that a key name belongs to."""
 
     def __iter__(self) -> Iterator[tuple[str, Key]]: ...
 
@@ -24,15 +24,15 @@ class Known(Protocol):
 ALL = join_catalogues([keys.CATALOGUE, CATALOGUE])
 
 
-async def read_all(redis_client: Any, known: Known = ALL) -> Facts:
-    """Everything, by the name its family has in the catalogue and the ids in its name."""
-    names = {key: name for name, key in known}
-    facts: Facts = {name: {} for name in names.values()}
+async def read_all(redis_client: Any, families: KeyFamilies = ALL) -> Keyspace:
+    """Read all keys. Returns values by family name, then by the ids in the key name."""
+    names = {key: name for name, key in families}
+    keyspace: Keyspace = {name: {} for name in names.values()}
     for key in await _keys(redis_client):
-        match = known.match(key)
+        match = families.match(key)
         assert match is not None, f"no catalogue declares {key}"
-        facts[names[match.key]][match.parts] = await _value(redis_client, key, match.key.type)
-    return facts
+        keyspace[names[match.key]][match.parts] = await _value(redis_client, key, match.key.type)
+    return keyspace
 
 
 async def _keys(redis_client: Any) -> list[str]:
@@ -53,42 +53,42 @@ async def _value(redis_client: Any, key: str, kind: str) -> Any:
     return await redis_client.get(key) if kind == "string" else None
 
 
-def faults(facts: Facts, now_ms: int) -> list[str]:
-    """What is not as the document says; nothing if all is well."""
-    found: list[str] = []
-    users = {parts[0]: fields for parts, fields in facts["user"].items()}
-    posts = {parts[0]: fields for parts, fields in facts["post"].items()}
+def violations(keyspace: Keyspace, now_ms: int) -> list[str]:
+    """Return a message for each violated invariant."""
+    messages: list[str] = []
+    users = {parts[0]: fields for parts, fields in keyspace["user"].items()}
+    posts = {parts[0]: fields for parts, fields in keyspace["post"].items()}
 
-    def check(says: str, seen: Any, wanted: Any) -> None:
-        if seen != wanted:
-            found.append(f"{says}: {seen!r}, not {wanted!r}")
+    def check(label: str, actual: Any, expected: Any) -> None:
+        if actual != expected:
+            messages.append(f"{label}: {actual!r}, not {expected!r}")
 
-    def of(family: str, *parts: str) -> Any:
-        return facts[family].get(parts, ())
+    def members(family: str, *parts: str) -> Any:
+        return keyspace[family].get(parts, ())
 
     for name, user in users.items():
-        check(f"{name} postCount", user["postCount"], str(len(of("user_posts", name))))
-        check(f"{name} followerCount", user["followerCount"], str(len(of("user_followers", name))))
-        check(f"{name} followingCount", user["followingCount"], str(len(of("user_following", name))))
+        check(f"{name} postCount", user["postCount"], str(len(members("user_posts", name))))
+        check(f"{name} followerCount", user["followerCount"], str(len(members("user_followers", name))))
+        check(f"{name} followingCount", user["followingCount"], str(len(members("user_following", name))))
     for id, post in posts.items():
-        check(f"{id} likesCount", post["likesCount"], str(len(of("post_likes", id))))
-        check(f"{id} bookmarksCount", post["bookmarksCount"], str(len(of("post_bookmarks", id))))
-        check(f"{id} commentsCount", post["commentsCount"], str(len(of("post_comments", id))))
-    _check_sides(facts, check)
-    _check_owners(facts, users, posts, check)
-    _check_feeds(facts, users, posts, now_ms, check)
-    return found
+        check(f"{id} likesCount", post["likesCount"], str(len(members("post_likes", id))))
+        check(f"{id} bookmarksCount", post["bookmarksCount"], str(len(members("post_bookmarks", id))))
+        check(f"{id} commentsCount", post["commentsCount"], str(len(members("post_comments", id))))
+    _check_both_sides(keyspace, check)
+    _check_owners(keyspace, users, posts, check)
+    _check_feeds(keyspace, users, posts, now_ms, check)
+    return messages
 
 
-def _pairs(facts: Facts, family: str) -> set[tuple[str, str]]:
-    return {(parts[0], str(member)) for parts, members in facts[family].items() for member in members}
+def _pairs(keyspace: Keyspace, family: str) -> set[tuple[str, str]]:
+    return {(parts[0], str(member)) for parts, members in keyspace[family].items() for member in members}
 
 
-def _turned(pairs: set[tuple[str, str]]) -> set[tuple[str, str]]:
+def _swapped(pairs: set[tuple[str, str]]) -> set[tuple[str, str]]:
     return {(b, a) for a, b in pairs}
 
 
-def _check_sides(facts: Facts, check: Any) -> None:
+def _check_both_sides(keyspace: Keyspace, check: Any) -> None:
     for one, other in (
         ("user_following", "user_followers"),
         ("user_blocked", "user_blocked_by"),
@@ -96,57 +96,61 @@ def _check_sides(facts: Facts, check: Any) -> None:
         ("user_bookmarked", "post_bookmarks"),
         ("user_liked", "post_likes"),
     ):
-        check(f"{one} and {other}", _pairs(facts, one), _turned(_pairs(facts, other)))
+        check(f"{one} and {other}", _pairs(keyspace, one), _swapped(_pairs(keyspace, other)))
     for family in ("user_following", "user_followers", "post_likes", "post_comments"):
-        check(f"{family} and its order", _pairs(facts, f"{family}_recent"), _pairs(facts, family))
-    comments = {parts[0]: fields for parts, fields in facts["comment"].items()}
+        check(f"{family} and its order", _pairs(keyspace, f"{family}_recent"), _pairs(keyspace, family))
+    comments = {parts[0]: fields for parts, fields in keyspace["comment"].items()}
     on_posts = {(fields["post_id"], id) for id, fields in comments.items()}
     by_users = {(fields["username"], id) for id, fields in comments.items()}
-    check("comments of posts", _pairs(facts, "post_comments"), on_posts)
-    check("comments of users", _pairs(facts, "user_comments"), by_users)
+    check("comments of posts", _pairs(keyspace, "post_comments"), on_posts)
+    check("comments of users", _pairs(keyspace, "user_comments"), by_users)
 
 
-def _check_owners(facts: Facts, users: Mapping[str, Any], posts: Mapping[str, Any], check: Any) -> None:
+def _check_owners(keyspace: Keyspace, users: Mapping[str, Any], posts: Mapping[str, Any], check: Any) -> None:
     authored = {(post["user_id"], id) for id, post in posts.items()}
-    check("posts of users", _pairs(facts, "user_posts"), authored)
+    check("posts of users", _pairs(keyspace, "user_posts"), authored)
     check("authors", {name for name, _ in authored} - users.keys(), set())
     for family in ("user_following", "user_followers"):
-        check(f"{family} of no user", {n for pair in _pairs(facts, family) for n in pair} - users.keys(), set())
+        check(f"{family} of no user", {n for pair in _pairs(keyspace, family) for n in pair} - users.keys(), set())
     for family in ("post_likes", "post_bookmarks", "post_comments", "post_edits"):
-        check(f"{family} of no post", {parts[0] for parts in facts[family]} - posts.keys(), set())
+        check(f"{family} of no post", {parts[0] for parts in keyspace[family]} - posts.keys(), set())
     registry = {"users_regular": "user", "users_models": "model"}
     for family, role in registry.items():
-        wanted = {name: float(user["created_at"]) for name, user in users.items() if user["role"] == role}
-        check(family, facts[family].get((), {}), wanted)
+        expected = {name: float(user["created_at"]) for name, user in users.items() if user["role"] == role}
+        check(family, keyspace[family].get((), {}), expected)
 
 
-def _check_feeds(facts: Facts, users: Mapping[str, Any], posts: Mapping[str, Any], now_ms: int, check: Any) -> None:
-    shown = {id: post for id, post in posts.items() if "banned" not in post}
-    check("explore", facts["explore_feed"].get((), {}), {id: float(p["created_at"]) for id, p in shown.items()})
+def _check_feeds(
+    keyspace: Keyspace, users: Mapping[str, Any], posts: Mapping[str, Any], now_ms: int, check: Any
+) -> None:
+    visible = {id: post for id, post in posts.items() if "banned" not in post}
+    check("explore", keyspace["explore_feed"].get((), {}), {id: float(p["created_at"]) for id, p in visible.items()})
     tagged: dict[str, dict[str, float]] = {}
-    for id, post in shown.items():
+    for id, post in visible.items():
         for tag in filter(None, post["hashtags"].split(",")):
             tagged.setdefault(tag, {})[id] = float(post["created_at"])
-    check("hashtags", {parts[0]: members for parts, members in facts["hashtag_posts"].items()}, tagged)
-    ranked = {parts[0]: members for parts, members in facts["hashtag_ranked"].items()}
-    young = {
+    check("hashtags", {parts[0]: members for parts, members in keyspace["hashtag_posts"].items()}, tagged)
+    ranked = {parts[0]: members for parts, members in keyspace["hashtag_ranked"].items()}
+    recent = {
         tag: {id for id, created in members.items() if now_ms - created <= model.RANKED_MS}
         for tag, members in tagged.items()
     }
-    check("ranked", {tag: set(members) for tag, members in ranked.items()}, {t: m for t, m in young.items() if m})
+    check("ranked", {tag: set(members) for tag, members in ranked.items()}, {t: m for t, m in recent.items() if m})
     for tag, members in ranked.items():
         for id, stored in members.items():
-            wanted = _score(shown[id], now_ms) if id in shown else 0.0
-            if abs(stored - wanted) > 0.02 * wanted + 1e-9:
-                check(f"score of {id} in {tag}", stored, wanted)
+            expected = _score(visible[id], now_ms) if id in visible else 0.0
+            if abs(stored - expected) > 0.02 * expected + 1e-9:
+                check(f"score of {id} in {tag}", stored, expected)
     totals = dict.fromkeys((name for name, user in users.items() if user["role"] == "model"), 0)
-    for post in shown.values():
+    for post in visible.values():
         if post["user_id"] in totals:
             totals[post["user_id"]] += _points(post)
-    check("leaderboard", facts["models_top_engagement"].get((), {}), {n: float(t) for n, t in totals.items()})
-    points = {(post["user_id"], id): str(_points(post)) for id, post in shown.items() if _points(post)}
-    kept = {(p[0], id): n for p, members in facts["user_points"].items() for id, n in members.items() if id != "total"}
-    check("points of posts", kept, points)
+    check("leaderboard", keyspace["models_top_engagement"].get((), {}), {n: float(t) for n, t in totals.items()})
+    points = {(post["user_id"], id): str(_points(post)) for id, post in visible.items() if _points(post)}
+    stored_points = {
+        (p[0], id): n for p, members in keyspace["user_points"].items() for id, n in members.items() if id != "total"
+    }
+    check("points of posts", stored_points, points)
 
 
 def _points(post: Mapping[str, str]) -> int:

@@ -1,4 +1,4 @@
-"""A process that is killed on the way, as its calls of Valkey see it."""
+"""Simulates a process that is killed between its calls to Valkey."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 ValkeyCall = Callable[..., Awaitable[Any]]
 
 
-def dying(request: ValkeyCall, step: int, when: str = "before") -> ValkeyCall:
-    """Calls of a process that is killed at a step: before it, or after it was done and not yet heard of."""
+def fail_from_step(request: ValkeyCall, step: int, when: str = "before") -> ValkeyCall:
+    """Wrap a call so that it fails from a step on: before the command is sent, or after it ran without a reply."""
     steps = itertools.count()
 
-    async def dies(*args: Any) -> Any:
-        last = next(steps) >= step
-        if last and when == "before":
+    async def call(*args: Any) -> Any:
+        killed = next(steps) >= step
+        if killed and when == "before":
             raise ConnectionError
         reply = await request(*args)
-        if last:
+        if killed:
             raise ConnectionError
         return reply
 
-    return dies
+    return call

@@ -1,4 +1,4 @@
-"""Writes at random until it is killed: `python -m tests.social.random_writer_process URL SEED`."""
+"""Writes random data until it is killed: `python -m tests.social.random_writer_process URL SEED`."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from plaza.social.relations import Relations
 from plaza.social.users import Users
 from tests.timeouts import connect_for_test
 
-PEOPLE = [Actor(f"p{i}", "model" if i % 2 else "user") for i in range(8)]
+USERS = [Actor(f"p{i}", "model" if i % 2 else "user") for i in range(8)]
 ADMIN = Actor("root", "admin")
-AT_ONCE = 24
-# What a killed process has sent may arrive until then, and is refused after.
+CONCURRENT_WRITERS = 24
+# Commands of a killed process can arrive during this time. Later ones are refused.
 PROJECTION_MS = 400
 
 
@@ -43,36 +43,36 @@ async def main(url: str, seed: int) -> None:
     engagements, comments = Engagements(functions, posts), Comments(functions, posts)
     dice, ids = random.Random(seed), list[str]()
 
-    async def something() -> None:
-        who, other = dice.choice(PEOPLE), dice.choice(PEOPLE)
+    async def write_once() -> None:
+        user, other = dice.choice(USERS), dice.choice(USERS)
         id = dice.choice(ids) if ids else "00000000-0000-4000-8000-000000000000"
-        acts: list[Callable[[], Awaitable[object]]] = [
-            lambda: engagements.like(who, id),
-            lambda: engagements.unlike(who, id),
-            lambda: engagements.bookmark(who, id),
-            lambda: engagements.unbookmark(who, id),
-            lambda: comments.create(who, id, NewComment("hi")),
-            lambda: posts.edit(who, id, PostEdit(f"#t{dice.randrange(4)}")),
-            lambda: relations.follow(who, other.name),
-            lambda: relations.unfollow(who, other.name),
-            lambda: relations.block(who, other.name),
-            lambda: relations.unblock(who, other.name),
+        operations: list[Callable[[], Awaitable[object]]] = [
+            lambda: engagements.like(user, id),
+            lambda: engagements.unlike(user, id),
+            lambda: engagements.bookmark(user, id),
+            lambda: engagements.unbookmark(user, id),
+            lambda: comments.create(user, id, NewComment("hi")),
+            lambda: posts.edit(user, id, PostEdit(f"#t{dice.randrange(4)}")),
+            lambda: relations.follow(user, other.name),
+            lambda: relations.unfollow(user, other.name),
+            lambda: relations.block(user, other.name),
+            lambda: relations.unblock(user, other.name),
             lambda: posts.ban(ADMIN, id, on=dice.random() < 0.5),
             lambda: posts.delete(ADMIN, id),
         ]
         if dice.random() < 0.1:
-            made = await posts.create(who, NewPost(f"#t{dice.randrange(4)} #all"))
-            ids.append(made.id)
+            post = await posts.create(user, NewPost(f"#t{dice.randrange(4)} #all"))
+            ids.append(post.id)
         else:
-            await dice.choices(acts, [9, 5, 9, 5, 6, 3, 6, 3, 1, 1, 1, 1])[0]()
+            await dice.choices(operations, [9, 5, 9, 5, 6, 3, 6, 3, 1, 1, 1, 1])[0]()
 
-    async def for_ever() -> None:
+    async def write_forever() -> None:
         while True:
             with contextlib.suppress(PlazaError):
-                await something()
+                await write_once()
 
     print("go", flush=True)
-    await asyncio.gather(*(for_ever() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(write_forever() for _ in range(CONCURRENT_WRITERS)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Who someone is: what registration, sign-in and sessions promise."""
+"""Registration, sign-in and sessions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.social.conftest import ADMIN, Social
 REGISTRATION = Registration(username="ana", password="correct horse", display_name="Ana", email="ana@mail.example")
 
 
-async def test_a_registration_makes_the_documented_profile_and_signs_in(social: Social, redis_client: Any) -> None:
+async def test_a_registration_creates_the_documented_profile_and_signs_in(social: Social, redis_client: Any) -> None:
     signed = await social.accounts.register(REGISTRATION)
     profile = await redis_client.hgetall(USER("ana"))
     assert profile == {
@@ -63,7 +63,7 @@ async def test_me_and_auth_are_not_usernames(social: Social, name: str) -> None:
         await social.accounts.register(Registration(username=name, password="correct horse"))
 
 
-async def test_a_login_fails_alike_for_a_wrong_password_and_an_unknown_user(social: Social) -> None:
+async def test_a_login_fails_with_the_same_error_for_a_wrong_password_and_an_unknown_user(social: Social) -> None:
     await social.accounts.register(REGISTRATION)
     assert (await social.accounts.login(PasswordLogin("ana", "correct horse"))).user.username == "ana"
     for name, password in (("ana", "wrong horse"), ("missing", "correct horse"), ("", "x")):
@@ -72,9 +72,9 @@ async def test_a_login_fails_alike_for_a_wrong_password_and_an_unknown_user(soci
         assert failed.value.detail == WrongPassword.title
 
 
-async def test_each_takes_a_fixed_number_of_round_trips(server: Any, social: Social) -> None:
+async def test_sign_in_takes_a_fixed_number_of_round_trips(server: Any, social: Social) -> None:
     if social.valkey.clustered:
-        return  # there the registries are elsewhere
+        return  # on a cluster the registries are on other nodes
 
     async def trips(work: Any) -> tuple[int, Any]:
         usage = RequestUsage()
@@ -113,7 +113,7 @@ async def test_a_refresh_token_expires(social: Social) -> None:
         await social.accounts.refresh(signed.refresh_token)
 
 
-async def test_a_made_up_refresh_token_is_refused(social: Social) -> None:
+async def test_an_invalid_refresh_token_is_refused(social: Social) -> None:
     await social.accounts.register(REGISTRATION)
     for token in ("", "x", "ana.x.y", "a:b." + "0" * 32 + ".s", "ana." + "0" * 32 + ".secret"):
         with pytest.raises(InvalidRefreshToken):
@@ -132,7 +132,7 @@ async def test_logging_out_ends_one_session_or_all(social: Social) -> None:
             await social.accounts.refresh(gone.refresh_token)
 
 
-async def test_sessions_are_bounded_and_the_oldest_goes(social: Social, redis_client: Any) -> None:
+async def test_sessions_are_limited_and_the_oldest_is_removed(social: Social, redis_client: Any) -> None:
     first = await social.accounts.register(REGISTRATION)
     for _ in range(MAX_SESSIONS + 3):
         social.clock.advance(seconds=1)
@@ -158,7 +158,9 @@ async def test_a_new_password_ends_every_other_session(social: Social) -> None:
     changes = [PasswordChange("battery staple", new) for new in ("one of two", "two of two")]
     racing = (social.accounts.change_password(ana, change) for change in changes)
     ended = await asyncio.gather(*racing, return_exceptions=True)
-    assert [type(one) for one in ended if isinstance(one, Exception)] == [Forbidden], "the old one is good once"
+    assert [type(one) for one in ended if isinstance(one, Exception)] == [Forbidden], (
+        "the old password is accepted once"
+    )
 
 
 async def test_a_synced_hash_is_accepted_and_replaced(social: Social, redis_client: Any) -> None:
@@ -188,7 +190,7 @@ async def test_a_suspension_takes_effect_at_once_and_can_be_lifted(social: Socia
     assert (await http.get("/whoami", headers=headers)).status_code == 401
 
 
-async def test_an_admin_sets_roles_and_the_registries_follow(social: Social, redis_client: Any) -> None:
+async def test_setting_a_role_updates_the_registries(social: Social, redis_client: Any) -> None:
     await social.accounts.register(REGISTRATION)
     await social.users.set_role(ADMIN, "ana", "model")
     assert await redis_client.zscore(USERS_REGULAR(), "ana") is None
@@ -260,8 +262,8 @@ async def test_a_repeated_registration_with_the_same_key_signs_in(
     for answer in (first, again):
         token = {"refresh_token": answer.json()["refresh_token"]}
         assert (await http.post("/auth/refresh", json=token)).status_code == 200
-    kept = str(await redis_client.hgetall(AUTH_USER("ana")))
-    assert first.json()["access_token"] not in kept
+    stored = str(await redis_client.hgetall(AUTH_USER("ana")))
+    assert first.json()["access_token"] not in stored
     for headers, other, code in (
         (key, {"password": "battery staple"}, "idempotency_key_reused"),
         (key, {"bio": "other"}, "idempotency_key_reused"),
@@ -289,7 +291,7 @@ async def test_ten_wrong_passwords_block_a_username(social: Social) -> None:
     await functions.load()
     social.accounts.limiter = Limiter(functions)
     for _ in range(5):
-        await social.accounts.login(PasswordLogin("ana", "correct horse"))  # what was right does not count
+        await social.accounts.login(PasswordLogin("ana", "correct horse"))  # correct passwords do not count
     for _ in range(10):
         with pytest.raises(WrongPassword):
             await social.accounts.login(PasswordLogin("ana", "guess"), "203.0.113.9")
@@ -297,7 +299,7 @@ async def test_ten_wrong_passwords_block_a_username(social: Social) -> None:
         await social.accounts.login(PasswordLogin("ana", "correct horse"), "203.0.113.9")
 
 
-async def test_weak_passwords_are_refused_wherever_one_is_set(social: Social, http: httpx.AsyncClient) -> None:
+async def test_weak_passwords_are_refused_by_every_route_that_sets_one(social: Social, http: httpx.AsyncClient) -> None:
     registration = {"username": "ana", "password": "password1"}
     is_problem(await http.post("/auth/register", json=registration), 422, "weak_password")
     registered = await http.post("/auth/register", json={"username": "ana", "password": "correct horse"})

@@ -1,4 +1,4 @@
-"""A post that comes with everything that came of it is as one whose likes and comments came one by one."""
+"""A bulk-imported post equals one imported record by record."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from plaza.social.bulk_import import BulkImport
 from plaza.social.inbound_sync import CommentRecord, FollowRecord, InboundSync, MarkRecord, PostRecord
 from plaza.social.model import NoProfile
 from tests.social.conftest import ADMIN, Social
-from tests.social.consistency import faults, read_all
+from tests.social.consistency import read_all, violations
 
-PEOPLE = ("ana", "ben", "cem", "dan")
+USERS = ("ana", "ben", "cem", "dan")
 
 
-def story(n: int, created: int) -> tuple[PostRecord, list[MarkRecord], list[CommentRecord]]:
+def make_records(n: int, created: int) -> tuple[PostRecord, list[MarkRecord], list[CommentRecord]]:
+    """Return a post with its likes and comments."""
     id = str(uuid.UUID(int=n, version=4))
-    likes = [MarkRecord(name, id, created + 10 + at) for at, name in enumerate(PEOPLE[: n % 5])]
+    likes = [MarkRecord(name, id, created + 10 + at) for at, name in enumerate(USERS[: n % 5])]
     comments = [
-        CommentRecord(str(uuid.UUID(int=100 * n + at, version=4)), id, PEOPLE[at], f"{at} <b>", created + 50 - at)
+        CommentRecord(str(uuid.UUID(int=100 * n + at, version=4)), id, USERS[at], f"{at} <b>", created + 50 - at)
         for at in range(n % 4)
     ]
     return PostRecord(id, "mia", f"No. {n} #tea #t{n % 3}", created_at=created), likes, comments
@@ -30,47 +31,47 @@ def story(n: int, created: int) -> tuple[PostRecord, list[MarkRecord], list[Comm
 async def test_a_bulk_import_equals_single_imports(social: Social, redis_client: Any) -> None:
     sync: InboundSync = social.parts[InboundSync]
     now = social.clock.now_ms()
-    await sync.apply("user", [{"username": "mia", "role": "model"}, *({"username": name} for name in PEOPLE)])
-    # Young ones, which are ranked, and one that is too old for that.
-    stories = [story(n, now - n * 3_600_000) for n in range(1, 10)] + [story(10, now - 20 * 86_400_000)]
+    await sync.apply("user", [{"username": "mia", "role": "model"}, *({"username": name} for name in USERS)])
+    # Nine recent posts, which are ranked, and one that is too old for the ranking.
+    records = [make_records(n, now - n * 3_600_000) for n in range(1, 10)] + [make_records(10, now - 20 * 86_400_000)]
     bulk_import = BulkImport(sync)
-    for one in stories:
-        assert await bulk_import.import_post(*one)
-    brought = await read_all(redis_client)
-    assert faults(brought, now) == []
-    for one in stories:
-        assert not await bulk_import.import_post(*one), "it is here already"
-    assert await read_all(redis_client) == brought
+    for post_records in records:
+        assert await bulk_import.import_post(*post_records)
+    imported = await read_all(redis_client)
+    assert violations(imported, now) == []
+    for post_records in records:
+        assert not await bulk_import.import_post(*post_records), "it is already imported"
+    assert await read_all(redis_client) == imported
 
-    for post, _, _ in stories:
+    for post, _, _ in records:
         await social.posts.delete(ADMIN, post.id)
-    for post, likes, comments in stories:
+    for post, likes, comments in records:
         await sync.apply("post", [post])
         await sync.apply("like", likes)
         await sync.apply("comment", comments)
     one_by_one = await read_all(redis_client)
-    changed = {family for family in brought if brought[family] != one_by_one[family]}
+    changed = {family for family in imported if imported[family] != one_by_one[family]}
     assert changed <= {"feeds_drop", "user_points"}
-    assert one_by_one["user_points"]["mia",]["total"] == brought["user_points"]["mia",]["total"]
+    assert one_by_one["user_points"]["mia",]["total"] == imported["user_points"]["mia",]["total"]
 
 
 async def test_importing_many_follows_equals_single_follows(social: Social, redis_client: Any) -> None:
     now = social.clock.now_ms()
-    await social.sync.apply("user", [{"username": name} for name in ("mia", *PEOPLE)])
-    follows = [FollowRecord("mia", name, now - 10 * n) for n, name in enumerate(PEOPLE)]
+    await social.sync.apply("user", [{"username": name} for name in ("mia", *USERS)])
+    follows = [FollowRecord("mia", name, now - 10 * n) for n, name in enumerate(USERS)]
     bulk_import = BulkImport(social.sync)
     assert await bulk_import.import_follows("mia", follows[:2]) == 2
-    assert await bulk_import.import_follows("mia", follows) == 2, "those that are new"
+    assert await bulk_import.import_follows("mia", follows) == 2, "only new follows count"
     assert await bulk_import.import_follows("mia", follows) == 0
-    brought = await read_all(redis_client)
-    assert faults(brought, now) == []
-    assert brought["user"]["mia",]["followingCount"] == "4"
-    for name in PEOPLE:
+    imported = await read_all(redis_client)
+    assert violations(imported, now) == []
+    assert imported["user"]["mia",]["followingCount"] == "4"
+    for name in USERS:
         await social.relations.unfollow(Actor("mia", "user"), name)
     await social.sync.apply("follow", follows)
-    assert await read_all(redis_client) == brought
+    assert await read_all(redis_client) == imported
     with pytest.raises(NoProfile):
         await bulk_import.import_follows("missing", [FollowRecord("missing", "mia")])
     assert await bulk_import.import_follows("mia", [FollowRecord("mia", "absent")]) == 1
     await social.functions.outbox.drain()
-    assert faults(await read_all(redis_client), now) == [], "a follow of a missing user is withdrawn"
+    assert violations(await read_all(redis_client), now) == [], "a follow of a missing user is withdrawn"

@@ -44,7 +44,9 @@ async def test_the_user_or_an_admin_can_delete_an_account_in_every_domain(
     social: Social, articles: OtherDomain, http: httpx.AsyncClient, ana: Actor, bob: Actor
 ) -> None:
     await social.engagements.like(ana, (await social.post(bob)).id)
-    await social.valkey.call("HSET", k.USER("ana"), "theme", "dark")  # as through the proxy
+    await social.valkey.call(
+        "HSET", k.USER("ana"), "theme", "dark"
+    )  # a field that another service wrote through the proxy
     exported = (await http.get("/users/me/export", headers=social.token(ana))).json()
     assert exported["articles"] == {"votes": 3}
     assert exported["social"]["profile"]["email"] == "ana@mail.example"

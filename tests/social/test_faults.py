@@ -1,4 +1,4 @@
-"""Processes that die in the middle, and two sides that change at once."""
+"""Killed processes, and concurrent changes of both sides of a relation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from tests.waiting import eventually
 ROOT = Path(__file__).parents[2]
 
 
-async def killed_in_the_middle(url: str, seed: int, seconds: float) -> None:
+async def run_and_kill_writer(url: str, seed: int, seconds: float) -> None:
+    """Run a process that writes random data and kill it after some seconds."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -38,8 +39,8 @@ async def killed_in_the_middle(url: str, seed: int, seconds: float) -> None:
     await process.wait()
 
 
-def connected(place: Server | Cluster) -> int:
-    """How many clients Valkey has, each of which may have said something that it has not heard yet."""
+def count_clients(place: Server | Cluster) -> int:
+    """Count the clients, which may have sent commands that Valkey has not read."""
     clients = 0
     for node in place.nodes if isinstance(place, Cluster) else [place]:
         with node.redis_client() as client:
@@ -47,38 +48,37 @@ def connected(place: Server | Cluster) -> int:
     return clients
 
 
-async def all_is_heard(place: Server | Cluster, clients: int) -> None:
-    """Until only so many are left: of the others Valkey has heard all that they said before they died."""
-    await eventually(lambda: connected(place) <= clients)
+async def wait_for_disconnects(place: Server | Cluster, clients: int) -> None:
+    """Wait until at most `clients` are count_clients. Valkey has then read all commands of the others."""
+    await eventually(lambda: count_clients(place) <= clients)
 
 
-async def settled(social: Social) -> bool:
-    """Settle what the dead left; whether nothing was left any more."""
+async def recover_all(social: Social) -> bool:
+    """Recover the entries of killed processes. Returns whether there were none."""
     return not await social.functions.outbox_recovery.recover(0)
 
 
-async def test_counters_are_right_after_processes_were_killed(
+async def test_counters_are_correct_after_processes_were_killed(
     social: Social, place: Server | Cluster, assert_consistent: Any, redis_client: Any
 ) -> None:
-    for person in random_writer_process.PEOPLE:
-        await social.create_user(person.name, person.role)
+    for user in random_writer_process.USERS:
+        await social.create_user(user.name, user.role)
     dice = random.Random(11)
     for seed in range(2):
-        before = connected(place)
-        await asyncio.gather(
-            *(killed_in_the_middle(place.url, 2 * seed + one, dice.uniform(0.15, 0.4)) for one in range(2))
-        )
-        await all_is_heard(place, before)
+        before = count_clients(place)
+        await asyncio.gather(*(run_and_kill_writer(place.url, 2 * seed + i, dice.uniform(0.15, 0.4)) for i in range(2)))
+        await wait_for_disconnects(place, before)
         if social.valkey.clustered:
-            # What the dead left is theirs until their effects can no longer land.
+            # Entries of killed processes can be recovered after the time limit of their projections.
             await asyncio.sleep(random_writer_process.PROJECTION_MS / 1000 + 0.1)
-            await eventually(lambda: settled(social))
-        facts = await assert_consistent()
-    assert facts["post"], "they did something"
-    assert facts["user_liked"]
+            await eventually(lambda: recover_all(social))
+        keyspace = await assert_consistent()
+    assert keyspace["post"], "the processes wrote posts"
+    assert keyspace["user_liked"]
 
 
-async def race(*works: Any) -> None:
+async def run_concurrently(*works: Any) -> None:
+    """Run all operations at once. Each may raise NotFound and no other exception."""
     for outcome in await asyncio.gather(*works, return_exceptions=True):
         assert outcome is None or not isinstance(outcome, BaseException) or isinstance(outcome, NotFound), outcome
 
@@ -100,37 +100,37 @@ async def test_a_post_deleted_during_other_writes_leaves_no_data(
             )
         ]
         works.insert(random.randrange(len(works)), social.posts.delete(ADMIN, post.id))  # type: ignore[arg-type]
-        await race(*works)
+        await run_concurrently(*works)
     assert await assert_consistent() == before
 
 
 async def test_a_user_deleted_during_follows_leaves_no_data(social: Social, assert_consistent: Any) -> None:
     fans = [await social.create_user(f"fan{i}") for i in range(10)]
     before = await assert_consistent()
-    for turn in range(5):
-        star = await social.create_user(f"star{turn}", "model")
+    for i in range(5):
+        star = await social.create_user(f"star{i}", "model")
         works: list[Any] = [social.relations.follow(fan, star.name) for fan in fans]
         works += [social.relations.mute(fan, star.name) for fan in fans[:5]]
         works += [social.relations.block(fan, star.name) for fan in fans[5:]]
         works += [social.post(star, "#tea") for _ in range(3)]
         works.insert(random.randrange(len(works)), social.deletion.delete(ADMIN, star.name))
-        await race(*works)
+        await run_concurrently(*works)
         await social.deletion.finish(star.name)
     after = await assert_consistent()
-    for facts in (before, after):
-        facts.pop("token_cutoffs")
+    for keyspace in (before, after):
+        keyspace.pop("token_cutoffs")
     assert after == before
 
 
 async def test_a_write_to_a_deleted_other_side_is_withdrawn(
     social: Social, ana: Actor, bob: Actor, assert_consistent: Any
 ) -> None:
-    """On a cluster the other side is told later; here it is told when the other is already gone."""
+    """On a cluster the other side is a projection. Here the projection runs after the other side was deleted."""
     post = await social.post(bob)
     before = await assert_consistent()
     await social.posts.delete(bob, post.id)
     now = social.clock.now_ms()
-    # As a service on a cluster would call it that had seen the post a moment before.
+    # These are the calls of a process that read the post before its deletion.
     if social.valkey.clustered:
         await social.functions.run("social_bookmark", [k.USER_BOOKMARKED("ana")], "ana", post.id, now, now)
         await social.functions.run(

@@ -1,4 +1,4 @@
-"""The home feed: complete, newest first, and fresh."""
+"""The home feed is complete, newest first and up to date."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from plaza.social import keys as k
 from tests.social.conftest import ADMIN, Social, trips
 
 
-async def everything(social: Social, actor: Actor, limit: int = 20) -> list[str]:
-    """The whole feed, page by page."""
+async def read_all_pages(social: Social, actor: Actor, limit: int = 20) -> list[str]:
+    """Read all pages of the home feed. Returns the post ids."""
     seen: list[str] = []
     cursor = None
     while True:
@@ -29,7 +29,7 @@ async def everything(social: Social, actor: Actor, limit: int = 20) -> list[str]
             return seen
 
 
-async def stuff(social: Social, names: list[str], each: int, dice: random.Random) -> list[str]:
+async def write_posts(social: Social, names: list[str], each: int, dice: random.Random) -> list[str]:
     """Write posts directly, without the commands. Returns all ids, newest first."""
     made: list[tuple[int, str]] = []
     commands: list[tuple[Any, ...]] = []
@@ -48,9 +48,9 @@ async def stuff(social: Social, names: list[str], each: int, dice: random.Random
 async def follow_all(social: Social, me: Actor, names: list[str]) -> None:
     now = social.clock.now_ms()
     for first in range(0, len(names), 1_000):
-        some = names[first : first + 1_000]
-        await social.valkey.call("SADD", k.USER_FOLLOWING(me.name), *some)
-        await social.valkey.call("ZADD", k.USER_FOLLOWING_RECENT(me.name), *(p for n in some for p in (now, n)))
+        chunk = names[first : first + 1_000]
+        await social.valkey.call("SADD", k.USER_FOLLOWING(me.name), *chunk)
+        await social.valkey.call("ZADD", k.USER_FOLLOWING_RECENT(me.name), *(p for n in chunk for p in (now, n)))
 
 
 async def test_a_home_feed_has_the_posts_of_followed_users_newest_first(
@@ -63,7 +63,7 @@ async def test_a_home_feed_has_the_posts_of_followed_users_newest_first(
     for who in (bob, cat, dan, bob):
         social.clock.advance(seconds=1)
         made.append((await social.post(who)).id)
-    assert await everything(social, ana) == [made[3], made[1], made[0]]
+    assert await read_all_pages(social, ana) == [made[3], made[1], made[0]]
     assert await redis_client.zrange(k.TMP_HOME("ana"), 0, -1, desc=True) == [made[3], made[1], made[0]]
     assert 0 < await redis_client.ttl(k.TMP_HOME("ana")) <= 900
     item = (await social.home.page(ana, Page())).items[0]
@@ -77,24 +77,24 @@ async def test_a_home_feed_has_the_posts_of_followed_users_newest_first(
     )
     mine = k.TMP_HOME("ana"), k.TMP_HOME_STATE("ana")
     for key in mine:
-        await redis_client.expire(key, 60)  # as after 14 minutes without a read
+        await redis_client.expire(key, 60)  # the TTL after 14 minutes without a read
     await social.home.page(ana, Page())
-    assert [await redis_client.ttl(key) > 840 for key in mine] == [True, True], "it lives on from the last read"
+    assert [await redis_client.ttl(key) > 840 for key in mine] == [True, True], "a read renews the TTL"
 
 
 async def test_a_new_post_shows_on_the_next_read_whether_pushed_or_not(social: Social, ana: Actor, bob: Actor) -> None:
     await social.relations.follow(ana, "bob")
-    assert await everything(social, ana) == []
+    assert await read_all_pages(social, ana) == []
     social.clock.advance(seconds=300)
     first = await social.post(bob)
-    assert await everything(social, ana) == [first.id]
+    assert await read_all_pages(social, ana) == [first.id]
     social.clock.advance(seconds=1)
     second = await social.post(bob)
     await social.jobs.update_home_feeds()
-    assert await everything(social, ana) == [second.id, first.id]
+    assert await read_all_pages(social, ana) == [second.id, first.id]
 
 
-async def test_a_post_of_a_process_whose_clock_is_a_little_behind_is_not_missed(
+async def test_a_post_of_a_process_whose_clock_is_slightly_behind_is_not_missed(
     social: Social, ana: Actor, bob: Actor
 ) -> None:
     await social.relations.follow(ana, "bob")
@@ -102,7 +102,7 @@ async def test_a_post_of_a_process_whose_clock_is_a_little_behind_is_not_missed(
     social.clock.advance(seconds=-1.5)
     post = await social.post(bob)
     social.clock.advance(seconds=3)
-    assert await everything(social, ana) == [post.id]
+    assert await read_all_pages(social, ana) == [post.id]
 
 
 async def test_an_unbanned_post_is_in_the_home_feed_again(social: Social, ana: Actor, bob: Actor) -> None:
@@ -112,19 +112,19 @@ async def test_an_unbanned_post_is_in_the_home_feed_again(social: Social, ana: A
     await social.posts.ban(ADMIN, post.id, on=True)
     await social.jobs.update_home_feeds()
     social.clock.advance(seconds=60)
-    assert await everything(social, ana) == []
+    assert await read_all_pages(social, ana) == []
     await social.posts.ban(ADMIN, post.id, on=False)
     await social.jobs.update_home_feeds()
-    assert await everything(social, ana) == [post.id]
+    assert await read_all_pages(social, ana) == [post.id]
 
 
-async def test_many_posts_of_other_users_do_not_hide_any(
+async def test_many_posts_of_other_users_hide_no_followed_post(
     social: Social, ana: Actor, bob: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(home_module, "MAX_MERGED", 20)
     cat = await social.create_user("cat")
     await social.relations.follow(ana, "bob")
-    await everything(social, ana)
+    await read_all_pages(social, ana)
     social.clock.advance(seconds=60)
     mine = []
     for i in range(310):
@@ -132,40 +132,40 @@ async def test_many_posts_of_other_users_do_not_hide_any(
         made = await social.post(bob if i % 100 == 0 else cat)
         if i % 100 == 0:
             mine.append(made.id)
-    assert await everything(social, ana) == mine[::-1]
+    assert await read_all_pages(social, ana) == mine[::-1]
 
 
 async def test_unfollowed_blocked_muted_deleted_and_banned_are_left_out(social: Social, ana: Actor) -> None:
-    people = [await social.create_user(f"p{i}") for i in range(6)]
+    users = [await social.create_user(f"p{i}") for i in range(6)]
     posts = []
-    for who in people:
+    for who in users:
         await social.relations.follow(ana, who.name)
         social.clock.advance(seconds=1)
         posts.append(await social.post(who))
-    assert len(await everything(social, ana)) == 6
+    assert len(await read_all_pages(social, ana)) == 6
     await social.relations.unfollow(ana, "p0")
-    await social.relations.block(people[1], "ana")
+    await social.relations.block(users[1], "ana")
     await social.relations.mute(ana, "p2")
-    await social.posts.delete(people[3], posts[3].id)
+    await social.posts.delete(users[3], posts[3].id)
     await social.posts.ban(ADMIN, posts[4].id, on=True)
-    assert await everything(social, ana) == [posts[5].id]
+    assert await read_all_pages(social, ana) == [posts[5].id]
     await social.posts.ban(ADMIN, posts[4].id, on=False)
     await social.relations.unmute(ana, "p2")
     await social.relations.follow(ana, "p0")
-    assert await everything(social, ana) == [posts[i].id for i in (5, 4, 2, 0)]
+    assert await read_all_pages(social, ana) == [posts[i].id for i in (5, 4, 2, 0)]
 
 
 async def test_a_user_followed_with_an_old_date_is_in_the_home_feed(social: Social, ana: Actor, bob: Actor) -> None:
-    """It is rebuilt although the number of followed users and the latest follow are unchanged."""
+    """The feed is rebuilt although the number of followed users and the latest follow are unchanged."""
     old = await social.post(bob)
     for name in ("cat", "dan"):
         social.clock.advance(seconds=60)
         await social.create_user(name)
         await social.relations.follow(ana, name)
-    assert await everything(social, ana) == []
+    assert await read_all_pages(social, ana) == []
     await social.relations.unfollow(ana, "cat")
     await social.sync.apply("follow", [{"follower": "ana", "following": "bob", "created_at": 1}])
-    assert await everything(social, ana) == [old.id]
+    assert await read_all_pages(social, ana) == [old.id]
 
 
 async def test_pages_are_full_after_filtering(social: Social, ana: Actor, bob: Actor) -> None:
@@ -208,13 +208,13 @@ async def test_a_home_feed_is_complete_beyond_the_stored_part_and_after_a_month(
     dice = random.Random(3)
     names = [f"p{i}" for i in range(40)]
     await asyncio.gather(*(social.create_user(name) for name in names))
-    posts = await stuff(social, names, 5, dice)
-    posts += await stuff(social, ["p0"], 60, dice)
+    posts = await write_posts(social, names, 5, dice)
+    posts += await write_posts(social, ["p0"], 60, dice)
     await follow_all(social, ana, names)
     at = dict(zip(posts, await social.valkey.batch([("HGET", k.POST(id), "created_at") for id in posts]), strict=True))
-    wanted = sorted(posts, key=lambda id: (int(at[id]), id), reverse=True)
-    assert await everything(social, ana, 30) == wanted
-    assert await everything(social, ana, 100) == wanted, "warm as cold"
+    expected = sorted(posts, key=lambda id: (int(at[id]), id), reverse=True)
+    assert await read_all_pages(social, ana, 30) == expected
+    assert await read_all_pages(social, ana, 100) == expected, "the same feed from the cache"
 
 
 async def test_an_old_post_that_arrives_late_makes_no_gap(
@@ -222,19 +222,19 @@ async def test_an_old_post_that_arrives_late_makes_no_gap(
 ) -> None:
     monkeypatch.setattr(home_module, "DEPTH", 10)
     await social.create_user("p0")
-    posts = await stuff(social, ["p0"], 40, random.Random(5))
+    posts = await write_posts(social, ["p0"], 40, random.Random(5))
     await follow_all(social, ana, ["p0"])
     await social.home.page(ana, Page(limit=5))
     keys = [k.TMP_HOME("ana"), k.TMP_HOME_STATE("ana")]
     await social.functions.run("social_home_push", keys, 1, posts[-1])
-    assert await everything(social, ana, 7) == posts
+    assert await read_all_pages(social, ana, 7) == posts
 
 
-async def test_round_trips_warm_and_when_built(social: Social, ana: Actor, bob: Actor) -> None:
+async def test_round_trips_with_and_without_a_stored_feed(social: Social, ana: Actor, bob: Actor) -> None:
     if social.valkey.clustered:
         return
     names = [f"p{i}" for i in range(1_000)]
-    await stuff(social, names, 2, random.Random(1))
+    await write_posts(social, names, 2, random.Random(1))
     await follow_all(social, ana, names)
     assert await trips(social.home.page(ana, Page())) <= 3 + 2
     assert await trips(social.home.page(ana, Page())) <= 3
@@ -260,17 +260,17 @@ async def test_the_fanout_writes_only_to_existing_feeds(
 async def test_posting_costs_the_same_with_thousands_of_followers_as_with_one(
     social: Social, ana: Actor, bob: Actor, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Valkey runs the same commands on as many members; who has a feed gets the post afterwards, in batches."""
+    """Valkey runs the same commands. A job adds the post to existing home feeds afterwards, in batches."""
     await social.relations.follow(ana, "bob")
     await social.post(bob)
-    alone = await commands_of(social, social.post(bob))
+    with_one_follower = await count_commands(social, social.post(bob))
     fans = [f"fan{i}" for i in range(2_600)]
     await social.valkey.call("SADD", k.USER_FOLLOWERS("bob"), *fans)
     ranks = [part for at, name in enumerate(fans) for part in (at, name)]
     await social.valkey.call("ZADD", k.USER_FOLLOWERS_RECENT("bob"), *ranks)
-    assert await commands_of(social, social.post(bob)) == alone
-    whole = {"smembers", "sscan", "srandmember", "zrange", "zrevrange", "zrangebyscore", "zunionstore", "hgetall"}
-    assert whole.isdisjoint(alone), "nothing that grows with what is there"
+    assert await count_commands(social, social.post(bob)) == with_one_follower
+    linear = {"smembers", "sscan", "srandmember", "zrange", "zrevrange", "zrangebyscore", "zunionstore", "hgetall"}
+    assert linear.isdisjoint(with_one_follower), "no command whose cost grows with the number of members"
     reading = fans[::40]
     await social.valkey.batch([("HSET", k.TMP_HOME_STATE(name), "follows", "1:1", "empty", 1) for name in reading])
     await social.valkey.batch([("EXPIRE", k.TMP_HOME_STATE(name), 900) for name in reading])
@@ -279,11 +279,11 @@ async def test_posting_costs_the_same_with_thousands_of_followers_as_with_one(
     sizes: list[int] = []
     batch = social.valkey.batch
 
-    def measured(commands: Any, **options: Any) -> Any:
+    def record_size(commands: Any, **options: Any) -> Any:
         sizes.append(len(commands))
         return batch(commands, **options)
 
-    monkeypatch.setattr(social.valkey, "batch", measured)
+    monkeypatch.setattr(social.valkey, "batch", record_size)
     assert await social.jobs.update_home_feeds() == 1
     assert (max(sizes), len(sizes)) == (500, 7), "one batch of posts, and 2,601 followers, 500 at a time"
     monkeypatch.undo()
@@ -292,8 +292,8 @@ async def test_posting_costs_the_same_with_thousands_of_followers_as_with_one(
     assert {id for home in homes for id in home} == {post.id}
 
 
-async def commands_of(social: Social, work: Awaitable[object]) -> dict[str, int]:
-    """How often Valkey ran which command for some work, those inside functions too."""
+async def count_commands(social: Social, work: Awaitable[object]) -> dict[str, int]:
+    """Count the commands that Valkey runs for an operation, including those inside functions."""
     nodes = social.valkey.primaries()
     for node in nodes:
         await node.call("CONFIG", "RESETSTAT")
@@ -301,19 +301,21 @@ async def commands_of(social: Social, work: Awaitable[object]) -> dict[str, int]
     counts: Counter[str] = Counter()
     for node in nodes:
         for line in (await node.call("INFO", "commandstats")).splitlines():
-            name, _, says = line.partition(":calls=")
-            if says and not name.endswith(("|resetstat", "info", "ping")):
-                counts[name.removeprefix("cmdstat_")] += int(says.partition(",")[0])
+            name, _, value = line.partition(":calls=")
+            if value and not name.endswith(("|resetstat", "info", "ping")):
+                counts[name.removeprefix("cmdstat_")] += int(value.partition(",")[0])
     return dict(counts)
 
 
-async def test_a_deleted_post_is_in_no_feed_any_more(social: Social, ana: Actor, bob: Actor, redis_client: Any) -> None:
+async def test_a_deleted_post_is_removed_from_every_home_feed(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any
+) -> None:
     await social.relations.follow(ana, "bob")
-    gone, kept = await social.post(bob), await social.post(bob)
+    deleted, remaining = await social.post(bob), await social.post(bob)
     await social.home.page(ana, Page())
-    await social.posts.delete(bob, gone.id)
+    await social.posts.delete(bob, deleted.id)
     await social.jobs.update_home_feeds()
-    assert await redis_client.zrange(k.TMP_HOME("ana"), 0, -1) == [kept.id]
+    assert await redis_client.zrange(k.TMP_HOME("ana"), 0, -1) == [remaining.id]
     assert await redis_client.exists(k.FEEDS_DROP()) == 0
     await social.deletion.delete(ADMIN, "bob")
     assert await redis_client.exists(k.TMP_HOME("ana"), k.FEEDS_DROP()) == 0
@@ -333,16 +335,16 @@ async def test_a_feed_of_five_thousand_users_is_built_in_bounded_steps(
     for first in range(0, len(commands), 500):
         await social.valkey.batch(commands[first : first + 500])
     await follow_all(social, ana, names)
-    wanted = sorted(made, reverse=True)[:900]
-    for at, id in wanted:
+    expected = sorted(made, reverse=True)[:900]
+    for at, id in expected:
         author = names[int(id[:8], 16)]
         await social.valkey.call("HSET", k.POST(id), "id", id, "user_id", author, "created_at", at, "content", "x")
     seen: list[str] = []
     cursor = None
-    for _ in range(9):  # from the kept feed into what is merged below it
+    for _ in range(9):  # continues from the stored feed into the merged part
         page = await social.home.page(ana, Page(limit=100, cursor=cursor))
         seen += [item.post.id for item in page.items]
         cursor = page.pagination.next_cursor
-    assert seen == [id for _, id in wanted]
+    assert seen == [id for _, id in expected]
     await social.valkey.call("DEL", k.TMP_HOME_STATE("ana"))
     assert social.valkey.clustered or await trips(social.home.page(ana, Page())) <= 3 + 10

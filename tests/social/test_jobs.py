@@ -17,14 +17,14 @@ from plaza.social import keys as k
 from plaza.social import model, personal_data_deletion
 from plaza.social.model import NewComment, NoProfile, Profile, Registration, UsernameTaken
 from tests.social.conftest import ADMIN, Social
-from tests.social.killed_process import dying
-from tests.social.user_histories import busy_life, bystanders
+from tests.social.killed_process import fail_from_step
+from tests.social.user_histories import create_active_user, create_other_users
 
 HOUR = 3600
 
 
-async def engaged(social: Social, count: int) -> list[str]:
-    """Posts of different ages with different points."""
+async def create_posts_with_points(social: Social, count: int) -> list[str]:
+    """Create posts of different ages with different points. Returns their ids."""
     author = await social.create_user("mia", "model")
     fans = [await social.create_user(f"fan{i}") for i in range(5)]
     dice = random.Random(2)
@@ -43,21 +43,21 @@ async def engaged(social: Social, count: int) -> list[str]:
 
 @pytest.mark.parametrize("passed", [0.5 * HOUR, HOUR, 13 * 24 * HOUR, 15 * 24 * HOUR])
 async def test_scores_decay_with_time(social: Social, redis_client: Any, assert_consistent: Any, passed: float) -> None:
-    await engaged(social, 40)
+    await create_posts_with_points(social, 40)
     social.clock.advance(seconds=passed)
     await social.jobs.rescore()
-    facts = await assert_consistent()
+    keyspace = await assert_consistent()
     if passed > model.RANKED_MS / 1000:
-        assert not facts["hashtag_ranked"]
-        assert not facts["ranking_due"]
-        assert not facts["ranking_posts"]
-        assert len(facts["hashtag_posts"]) == 4, "the list by time keeps them"
+        assert not keyspace["hashtag_ranked"]
+        assert not keyspace["ranking_due"]
+        assert not keyspace["ranking_posts"]
+        assert len(keyspace["hashtag_posts"]) == 4, "the list by time still has them"
 
 
 async def test_every_score_is_always_within_two_per_cent(social: Social, assert_consistent: Any) -> None:
-    await engaged(social, 8)
+    await create_posts_with_points(social, 8)
     for _ in range(20):
-        social.clock.advance(seconds=10)  # slower than the timer
+        social.clock.advance(seconds=10)  # longer than the interval of the job
         await social.jobs.rescore()
         await assert_consistent()
 
@@ -66,7 +66,7 @@ async def test_only_due_posts_are_rescored_in_batches(
     social: Social, monkeypatch: pytest.MonkeyPatch, assert_consistent: Any
 ) -> None:
     monkeypatch.setattr(jobs_module, "RESCORE_BATCH", 7)
-    ids = await engaged(social, 30)
+    ids = await create_posts_with_points(social, 30)
     await social.jobs.rescore()
     assert await social.jobs.rescore() == 0
     social.clock.advance(days=1)
@@ -108,7 +108,7 @@ async def test_an_interrupted_job_continues_and_a_newer_change_wins(
     monkeypatch.setattr(jobs_module, "RESTYLE_BATCH", 5)
     posts = [await social.post(ana) for _ in range(12)]
     await social.users.update_profile(ana, "ana", Profile(display_name="Anna"))
-    monkeypatch.setattr(social.jobs.functions, "query", dying(social.jobs.functions.query, 2))
+    monkeypatch.setattr(social.jobs.functions, "query", fail_from_step(social.jobs.functions.query, 2))
     with pytest.raises(ConnectionError):
         await social.jobs.restyle()
     monkeypatch.undo()
@@ -123,9 +123,9 @@ async def test_an_interrupted_job_continues_and_a_newer_change_wins(
 
 
 async def test_deleting_an_account_leaves_no_data(social: Social, assert_consistent: Any) -> None:
-    await bystanders(social)
+    await create_other_users(social)
     before = await assert_consistent()
-    me = await busy_life(social, "zoe")
+    me = await create_active_user(social, "zoe")
     assert await social.deletion.delete(me, "zoe")
     after = await assert_consistent()
     assert after.pop("token_cutoffs")[()].keys() == {"zoe"}
@@ -136,14 +136,14 @@ async def test_deleting_an_account_leaves_no_data(social: Social, assert_consist
     assert await social.accounts.register(Registration(username="zoe", password="another one")), "the name is free"
 
 
-async def test_a_deletion_continues_after_its_process_died(
+async def test_a_deletion_continues_after_its_process_was_killed(
     social: Social, assert_consistent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await bystanders(social)
+    await create_other_users(social)
     before = await assert_consistent()
-    me = await busy_life(social, "zoe")
+    me = await create_active_user(social, "zoe")
     monkeypatch.setattr(personal_data_deletion, "BATCH_SIZE", 2)
-    monkeypatch.setattr(social.functions, "run", dying(social.functions.run, 11))
+    monkeypatch.setattr(social.functions, "run", fail_from_step(social.functions.run, 11))
     with pytest.raises(ConnectionError):
         await social.deletion.delete(me, "zoe")
     monkeypatch.undo()
@@ -151,50 +151,50 @@ async def test_a_deletion_continues_after_its_process_died(
         await social.accounts.register(Registration(username="zoe", password="another one"))
     await social.jobs.continue_deletions()
     after = await assert_consistent()
-    for facts in (before, after):
-        del facts["token_cutoffs"]
+    for keyspace in (before, after):
+        del keyspace["token_cutoffs"]
     assert after == before
 
 
 async def test_deletion_and_suspension_revoke_tokens_in_the_same_step(
     social: Social, ana: Actor, bob: Actor, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def dies(name: str) -> None:
+    async def fail(name: str) -> None:
         raise ConnectionError
 
-    monkeypatch.setattr(social.auth.revocations, "revoke", dies)
+    monkeypatch.setattr(social.auth.revocations, "revoke", fail)
     for work in (social.deletion.delete(ana, "ana"), social.users.suspend(ADMIN, "bob", on=True)):
         with pytest.raises(ConnectionError):
             await work
     assert None not in await redis_client.zmscore(TOKEN_CUTOFFS(), ["ana", "bob"])
 
 
-async def test_a_late_deletion_step_does_not_touch_the_next_owner_of_the_name(
+async def test_a_late_deletion_step_does_not_affect_a_new_user_with_the_name(
     social: Social, ana: Actor, bob: Actor, assert_consistent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await social.relations.follow(ana, "bob")
     data_deletion = social.deletion._social._deletion
     drop, stalled = data_deletion._drop_entries, list[Any]()
 
-    async def late(*args: Any) -> None:
+    async def run_late(*args: Any) -> None:
         if not stalled:
             stalled.append(args)
-            await social.deletion.finish("ana")  # another worker does all of it meanwhile
+            await social.deletion.finish("ana")  # another worker completes the deletion
             await social.relations.follow(await social.create_user("ana"), "bob")
         await drop(*args)
 
-    monkeypatch.setattr(data_deletion, "_drop_entries", late)
+    monkeypatch.setattr(data_deletion, "_drop_entries", run_late)
     assert await social.deletion.delete(ana, "ana")
     assert stalled
-    facts = await assert_consistent()
-    assert facts["user_following"] == {("ana",): {"bob"}}
+    keyspace = await assert_consistent()
+    assert keyspace["user_following"] == {("ana",): {"bob"}}
 
 
 async def test_a_worker_deletes_a_large_account(
     social: Social, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, assert_consistent: Any
 ) -> None:
-    await bystanders(social)
-    me = await busy_life(social, "zoe")
+    await create_other_users(social)
+    me = await create_active_user(social, "zoe")
     monkeypatch.setattr(deletion_module, "MAX_POSTS_IN_REQUEST", 3)
     mine = social.token(me)
     answer = await http.request("DELETE", "/users/me", json={"password": "correct horse"}, headers=mine)
@@ -211,7 +211,7 @@ async def test_a_user_without_a_profile_can_be_deleted(
     post = await social.post(ana, "#tea")
     before = await assert_consistent()
     no_profile = social.token(Actor("eve", "user"))
-    assert (await http.delete("/users/me", headers=no_profile)).status_code == 404, "nothing is held about her"
+    assert (await http.delete("/users/me", headers=no_profile)).status_code == 404, "no data of this user is stored"
     for path in (f"/posts/{post.id}/like", f"/posts/{post.id}/bookmark", "/users/ana/mute"):
         assert (await http.post(path, headers=no_profile)).status_code == 200
     assert (await http.delete("/users/me", headers=no_profile)).json() == {"id": "eve", "deleted": True}

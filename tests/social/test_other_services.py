@@ -1,4 +1,4 @@
-"""Another service reads and writes the documented keys beside Plaza, with a plain Redis client."""
+"""Another service reads and writes the documented keys with a plain Redis client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.social.conftest import ADMIN, Social
 
 
 async def post(social: Social, author: Actor, text: str = "hello") -> str:
-    """Create a post a second after the one before, and return its id."""
+    """Create a post one second after the previous one. Returns its id."""
     social.clock.advance(seconds=1)
     return (await social.post(author, text)).id
 
@@ -46,7 +46,7 @@ async def test_the_home_feed_is_complete_after_another_service_rebuilt_it(
         await social.relations.follow(ana, name)
     first, second = await post(social, bob), await post(social, cat)
     assert await home_ids(social, ana) == [second, first]
-    # As the document says: a union of the followed users' posts with a short TTL, here of one of them.
+    # The documented form: a union of the followed users' posts with a short TTL. Here it has one of them.
     posts = await redis_client.zrange(k.USER_POSTS("bob"), 0, -1, withscores=True)
     await redis_client.delete(k.TMP_HOME("ana"))
     await redis_client.zadd(k.TMP_HOME("ana"), dict(posts))
@@ -123,7 +123,7 @@ async def test_a_like_of_another_service_is_shown_counted_and_listed(
 ) -> None:
     id = await post(social, bob, "#tea")
     assert not (await social.posts.get(ana, id)).isLiked
-    await social.feeds.explore(ana, Page())  # cached from here on
+    await social.feeds.explore(ana, Page())  # fills the cache
     await redis_client.sadd(k.POST_LIKES(id), "ana")
     await redis_client.hincrby(k.POST(id), "likesCount", 1)
     assert (await social.posts.get(ana, id)).isLiked
@@ -136,7 +136,7 @@ async def test_liking_again_after_another_service_changes_nothing_and_completes_
     social: Social, ana: Actor, bob: Actor, redis_client: Any, assert_consistent: Any
 ) -> None:
     id = await post(social, bob, "#tea")
-    await redis_client.sadd(k.POST_LIKES(id), "ana")  # its writer died before HINCRBY
+    await redis_client.sadd(k.POST_LIKES(id), "ana")  # the other service failed before HINCRBY
     again = await social.engagements.like(ana, id)
     assert (again.changed, again.isLiked, again.likesCount) == (False, True, 1)
     await assert_consistent()
@@ -170,7 +170,7 @@ async def test_a_follow_of_another_service_is_listed_and_in_the_home_feed(
     await assert_consistent()
 
 
-async def test_deleting_a_post_deletes_likes_that_only_another_service_knows(
+async def test_deleting_a_post_deletes_likes_written_by_another_service(
     social: Social, bob: Actor, redis_client: Any
 ) -> None:
     id = await post(social, bob)
@@ -204,7 +204,7 @@ async def test_the_hashtags_of_a_post_of_another_service_are_those_of_its_text(
     await social.engagements.like(ana, id)
     for tag in tags:
         assert await redis_client.zscore(k.HASHTAG_RANKED(tag), id) == 3, tag
-    assert await redis_client.hexists(k.POST(id), "hashtags") == 0, "the documented hash stays as it was"
+    assert await redis_client.hexists(k.POST(id), "hashtags") == 0, "the documented hash is unchanged"
     await social.functions.run("social_repair_post", [k.POST(id)], social.clock.now_ms(), id)
     assert await redis_client.zscore(k.HASHTAG_POSTS("tea"), id) is not None
     await social.posts.edit(bob, id, PostEdit("#coffee"))
@@ -269,18 +269,18 @@ async def test_a_deleted_post_leaves_home_feeds_before_queued_posts_enter(
     order: list[str] = []
     run, call = social.functions.run, social.valkey.batch
 
-    async def pushed(command: str, keys: Any, *args: Any) -> Any:
+    async def record_push(command: str, keys: Any, *args: Any) -> Any:
         if command == "social_home_push":
             order.append(args[1])
         return await run(command, keys, *args)
 
-    async def dropped(commands: Any) -> Any:
+    async def record_drop(commands: Any) -> Any:
         order.extend(f"drop {c[2]}" for c in commands if c[0] == "ZREM")
         return await call(commands)
 
     await social.posts.delete(bob, ids[0])
-    monkeypatch.setattr(social.functions, "run", pushed)
-    monkeypatch.setattr(social.valkey, "batch", dropped)
+    monkeypatch.setattr(social.functions, "run", record_push)
+    monkeypatch.setattr(social.valkey, "batch", record_drop)
     await social.jobs.update_home_feeds()
     assert order == [f"drop {ids[0]}", ids[2], ids[1]]
 

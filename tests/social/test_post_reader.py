@@ -1,4 +1,4 @@
-"""Cached posts are never older than what a reader may know: pages are compared with plain reads."""
+"""Cached posts are never stale: pages equal what a plain Redis client reads."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tests.timeouts import connect_for_test
 ROUNDS = 60
 
 
-async def plainly(redis_client: Any, viewer: Actor, item: FeedItem) -> FeedItem:
-    """The same item, as a plain Redis client would make it of the documented keys."""
+async def read_item(redis_client: Any, viewer: Actor, item: FeedItem) -> FeedItem:
+    """Return the same item, read from the documented keys with a plain Redis client."""
     id, author = item.post.id, item.post.user_id
     liked = await redis_client.sismember(f"{POST(id)}:likes", viewer.name)
     marked = await redis_client.sismember(f"{POST(id)}:bookmarks", viewer.name)
@@ -42,45 +42,45 @@ async def plainly(redis_client: Any, viewer: Actor, item: FeedItem) -> FeedItem:
 async def test_another_process_shows_every_change_at_the_next_read(
     place: Server | Cluster, social: Social, redis_client: Any
 ) -> None:
-    """One process changes things, another one reads after each change, and has seen all of it before."""
-    people = [await social.create_user(name) for name in ("ana", "bob", "cat")]
-    ids = [(await social.post(who, f"#tea {i}")).id for i, who in enumerate(people * 2)]
+    """One process writes. Another one, which has cached all posts, reads after each write."""
+    users = [await social.create_user(name) for name in ("ana", "bob", "cat")]
+    ids = [(await social.post(user, f"#tea {i}")).id for i, user in enumerate(users * 2)]
     dice = random.Random(5)
 
-    async def something() -> None:
-        who, other, id = dice.choice(people), dice.choice(people), dice.choice(ids)
+    async def write_once() -> None:
+        user, other, id = dice.choice(users), dice.choice(users), dice.choice(ids)
         edit, name = PostEdit(f"#tea {dice.random()}"), Profile(display_name=f"{dice.random()}")
-        acts: list[Callable[[], Awaitable[object]]] = [
-            lambda: social.engagements.like(who, id),
-            lambda: social.engagements.unlike(who, id),
-            lambda: social.engagements.bookmark(who, id),
-            lambda: social.comments.create(who, id, NewComment("hi")),
-            lambda: social.posts.edit(people[ids.index(id) % 3], id, edit),
+        operations: list[Callable[[], Awaitable[object]]] = [
+            lambda: social.engagements.like(user, id),
+            lambda: social.engagements.unlike(user, id),
+            lambda: social.engagements.bookmark(user, id),
+            lambda: social.comments.create(user, id, NewComment("hi")),
+            lambda: social.posts.edit(users[ids.index(id) % 3], id, edit),
             lambda: social.posts.ban(ADMIN, id, on=True),
             lambda: social.posts.ban(ADMIN, id, on=False),
-            lambda: social.relations.follow(who, other.name) if who is not other else social.post(who),
-            lambda: social.users.update_profile(who, who.name, name),
-            lambda: redis_client.hset(USER(who.name), "bio", str(dice.random())),
+            lambda: social.relations.follow(user, other.name) if user is not other else social.post(user),
+            lambda: social.users.update_profile(user, user.name, name),
+            lambda: redis_client.hset(USER(user.name), "bio", str(dice.random())),
         ]
         if dice.random() < 0.05:
             await social.posts.delete(ADMIN, ids.pop())
-            ids.append((await social.posts.create(people[(len(ids)) % 3], NewPost("#tea new"))).id)
+            ids.append((await social.posts.create(users[(len(ids)) % 3], NewPost("#tea new"))).id)
         else:
-            with contextlib.suppress(NotFound):  # it may be banned just now
-                await dice.choice(acts)()
+            with contextlib.suppress(NotFound):  # the post may be banned
+                await dice.choice(operations)()
 
-    async with await connect_for_test(place.url) as elsewhere:
-        functions = Functions(elsewhere, [DOMAIN.library])
+    async with await connect_for_test(place.url) as other_valkey:
+        functions = Functions(other_valkey, [DOMAIN.library])
         feeds = Feeds(functions, PostReader(functions), social.users, social.clock)
         for _ in range(ROUNDS):
-            await something()
-            viewer = dice.choice(people)
+            await write_once()
+            viewer = dice.choice(users)
             shown = (await feeds.explore(viewer, Page(limit=100))).items
-            assert shown == [await plainly(redis_client, viewer, item) for item in shown]
+            assert shown == [await read_item(redis_client, viewer, item) for item in shown]
             assert {item.post.id for item in shown} == set(await redis_client.zrange("explore:feed", 0, -1))
 
 
-async def test_every_reader_sees_their_own_flags(social: Social, ana: Actor, bob: Actor) -> None:
+async def test_every_viewer_gets_their_own_flags(social: Social, ana: Actor, bob: Actor) -> None:
     post = await social.post(ana)
     await social.engagements.like(bob, post.id)
     await social.engagements.bookmark(ana, post.id)
@@ -97,17 +97,19 @@ async def test_every_reader_sees_their_own_flags(social: Social, ana: Actor, bob
 
 async def test_a_page_takes_two_round_trips_cached_or_not(social: Social, ana: Actor, bob: Actor) -> None:
     posts = [await social.post(bob if i % 2 else ana) for i in range(25)]
-    more = 1 if social.valkey.clustered else 0  # from the posts to their authors, always
+    more = 1 if social.valkey.clustered else 0  # on a cluster, authors are read after the posts
     assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # nothing is cached
     assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # everything is cached
     assert await trips(social.feeds.explore(None, Page())) == 1 + 2 * more  # anonymous readers have no flags
     await social.engagements.like(ana, posts[-1].id)
     await social.relations.follow(ana, "bob")
-    assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # one post and two cards are not
+    assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # one post and two user cards are not cached
     assert await trips(social.posts.get(ana, posts[0].id)) == 1 + more
 
 
-async def test_many_posts_are_read_in_short_steps(social: Social, ana: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_posts_are_read_in_small_batches(
+    social: Social, ana: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(post_reader, "MAX_POSTS_PER_READ", 3)
     ids = [(await social.post(ana, f"#t{i % 2}")).id for i in range(8)]
     items = await social.posts.reader.items(post_reader.ReadView(ana), ids)

@@ -1,4 +1,4 @@
-"""Posts and what people do with them."""
+"""Posts, likes, bookmarks and comments."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_posting_commenting_and_following_need_a_profile(
 async def test_a_profile_of_another_service_is_accepted(
     social: Social, redis_client: Any, assert_consistent: Any
 ) -> None:
-    """As the document has it, without what Plaza adds."""
+    """It has the documented fields, without those that Plaza adds."""
     profile = {"username": "old", "role": "model", "postCount": 0, "followerCount": 0, "followingCount": 0}
     await redis_client.hset(k.USER("old"), mapping=profile | {"created_at": 5, "display_name": "Old"})
     await redis_client.zadd(k.USERS_MODELS(), {"old": 5})
@@ -86,8 +86,8 @@ async def test_an_operation_run_twice_creates_one_post_and_one_comment(
         comments.append(await social.comments.create(ana, posts[0].id, NewComment("once"), "cd" * 16))
         social.clock.advance(seconds=1)
     assert comments[0] == comments[1]
-    facts = await assert_consistent()
-    assert len(facts["post"]) == len(facts["comment"]) == 1
+    keyspace = await assert_consistent()
+    assert len(keyspace["post"]) == len(keyspace["comment"]) == 1
 
 
 async def test_liking_twice_counts_once_and_unliking_removes_it(
@@ -114,9 +114,9 @@ async def test_a_bookmark_is_on_both_sides_and_comments_are_oldest_first(
     assert not (await social.engagements.bookmark(bob, post.id)).changed
     assert await redis_client.zscore(k.USER_BOOKMARKED("bob"), post.id) == social.clock.now_ms()
     made = []
-    for who in (bob, ana):
+    for user in (bob, ana):
         social.clock.advance(seconds=1)
-        made.append(await social.comments.create(who, post.id, NewComment(f"by {who.name}")))
+        made.append(await social.comments.create(user, post.id, NewComment(f"by {user.name}")))
     assert await redis_client.lrange(k.POST_COMMENTS(post.id), 0, -1) == [comment.id for comment in made]
     assert (await redis_client.hgetall(k.COMMENT(made[0].id)))["content"] == "by bob"
     assert (await social.comments.page(None, post.id, Page())).items == made
@@ -125,10 +125,10 @@ async def test_a_bookmark_is_on_both_sides_and_comments_are_oldest_first(
     await assert_consistent()
     with pytest.raises(Forbidden):
         await social.comments.delete(bob, made[1].id)
-    await social.comments.delete(ana, made[0].id)  # the post's owner may
+    await social.comments.delete(ana, made[0].id)  # the post's author is allowed to
     await social.engagements.unbookmark(bob, post.id)
-    facts = await assert_consistent()
-    assert list(facts["comment"]) == [(made[1].id,)]
+    keyspace = await assert_consistent()
+    assert list(keyspace["comment"]) == [(made[1].id,)]
 
 
 async def test_likes_are_listed_latest_first(social: Social, ana: Actor) -> None:
@@ -210,7 +210,7 @@ async def test_a_banned_post_leaves_every_list_until_unbanned(
     post = await social.post(model, "#tea")
     await social.engagements.like(bob, post.id)
     await social.engagements.bookmark(bob, post.id)
-    said = await social.comments.create(bob, post.id, NewComment("hm"))
+    comment = await social.comments.create(bob, post.id, NewComment("hm"))
     assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 12
     banned = await social.posts.ban(ADMIN, post.id, on=True)
     assert (banned.banned, banned.banned_by) == (True, "root")
@@ -218,8 +218,8 @@ async def test_a_banned_post_leaves_every_list_until_unbanned(
     assert (fields["banned"], fields["banned_by"]) == ("true", "root")
     assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 0
     assert await redis_client.zscore(k.USER_BOOKMARKED("bob"), post.id)
-    facts = await assert_consistent()
-    assert facts["explore_feed"] == facts["hashtag_posts"] == facts["ranking_due"] == {}
+    keyspace = await assert_consistent()
+    assert keyspace["explore_feed"] == keyspace["hashtag_posts"] == keyspace["ranking_due"] == {}
     for work in (
         social.posts.get(bob, post.id),
         social.engagements.like(ana, post.id),
@@ -229,7 +229,7 @@ async def test_a_banned_post_leaves_every_list_until_unbanned(
         social.engagements.likes(bob, post.id, Page()),
         social.posts.edit(model, post.id, PostEdit("y")),
         social.posts.delete(bob, post.id),
-        social.comments.delete(ana, said.id),
+        social.comments.delete(ana, comment.id),
     ):
         with pytest.raises(NotFound):
             await work
@@ -247,11 +247,11 @@ async def test_a_banned_post_leaves_every_list_until_unbanned(
     assert not {"banned", "banned_at", "banned_by"} & (await redis_client.hgetall(k.POST(post.id))).keys()
     assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 12
     with pytest.raises(Forbidden):
-        await social.comments.delete(ana, said.id)
+        await social.comments.delete(ana, comment.id)
     await assert_consistent()
 
 
-async def test_one_round_trip_each_on_one_server_and_few_on_a_cluster(social: Social, ana: Actor, bob: Actor) -> None:
+async def test_every_write_takes_one_round_trip_on_one_server(social: Social, ana: Actor, bob: Actor) -> None:
     post = await social.post(ana, "#a #b #c")
     writes = [
         social.post(ana, "#a #b"),
@@ -272,7 +272,7 @@ async def test_bad_content_is_refused_with_its_field(social: Social, ana: Actor,
     for content in ("", "   \n", "\u200b\ufeff \u2060", "a\x00b", "a\x85b", "x" * 10_001):
         answer = await http.post("/posts", json={"content": content}, headers=social.token(ana))
         assert (answer.status_code, answer.json()["field"]) == (422, "content")
-        assert "regex" not in answer.text, "a rule is told in words"
+        assert "regex" not in answer.text, "the error explains the rule in words"
     seen = "a\tb\nc \u200d\U0001f468\u200d\U0001f469\n"
     assert (await social.post(ana, seen)).content == seen
 
@@ -289,40 +289,40 @@ async def test_thirty_tags_are_accepted_and_one_more_is_refused(
     await assert_consistent()
 
 
-async def test_a_thousand_concurrent_writes_leave_every_counter_right(social: Social, assert_consistent: Any) -> None:
-    """Likes, bookmarks, follows, comments and deletes by many on few posts."""
+async def test_a_thousand_concurrent_writes_leave_every_counter_correct(social: Social, assert_consistent: Any) -> None:
+    """Many users like, bookmark, follow, comment, edit, ban and delete a few posts."""
     dice = random.Random(7)
-    people = [await social.create_user(f"p{i}", "model" if i % 3 == 0 else "user") for i in range(12)]
-    posts = [await social.post(people[i], f"#tag{i % 2} #all") for i in range(6)]
+    users = [await social.create_user(f"p{i}", "model" if i % 3 == 0 else "user") for i in range(12)]
+    posts = [await social.post(users[i], f"#tag{i % 2} #all") for i in range(6)]
 
-    async def something() -> None:
-        who, post, other = dice.choice(people), dice.choice(posts), dice.choice(people)
-        acts: list[Callable[[], Awaitable[object]]] = [
-            lambda: social.engagements.like(who, post.id),
-            lambda: social.engagements.unlike(who, post.id),
-            lambda: social.engagements.bookmark(who, post.id),
-            lambda: social.engagements.unbookmark(who, post.id),
-            lambda: social.comments.create(who, post.id, NewComment("hi")),
-            lambda: social.relations.follow(who, other.name),
-            lambda: social.relations.unfollow(who, other.name),
-            lambda: social.relations.block(who, other.name),
-            lambda: social.relations.unblock(who, other.name),
-            lambda: social.posts.edit(who, post.id, PostEdit(f"#tag{dice.randrange(3)}")),
+    async def write_once() -> None:
+        user, post, other = dice.choice(users), dice.choice(posts), dice.choice(users)
+        operations: list[Callable[[], Awaitable[object]]] = [
+            lambda: social.engagements.like(user, post.id),
+            lambda: social.engagements.unlike(user, post.id),
+            lambda: social.engagements.bookmark(user, post.id),
+            lambda: social.engagements.unbookmark(user, post.id),
+            lambda: social.comments.create(user, post.id, NewComment("hi")),
+            lambda: social.relations.follow(user, other.name),
+            lambda: social.relations.unfollow(user, other.name),
+            lambda: social.relations.block(user, other.name),
+            lambda: social.relations.unblock(user, other.name),
+            lambda: social.posts.edit(user, post.id, PostEdit(f"#tag{dice.randrange(3)}")),
         ]
-        act: Callable[[], Awaitable[object]] = dice.choice(acts)
+        operation: Callable[[], Awaitable[object]] = dice.choice(operations)
         if dice.random() < 0.01:
-            act = lambda: social.posts.delete(ADMIN, post.id)  # noqa: E731
+            operation = lambda: social.posts.delete(ADMIN, post.id)  # noqa: E731
         if dice.random() < 0.03:
-            act = lambda: social.posts.ban(ADMIN, post.id, on=dice.random() < 0.5)  # noqa: E731
+            operation = lambda: social.posts.ban(ADMIN, post.id, on=dice.random() < 0.5)  # noqa: E731
         with contextlib.suppress(NotFound, Invalid, Forbidden):
-            await act()
+            await operation()
 
     for _ in range(5):
-        await asyncio.gather(*(something() for _ in range(200)))
+        await asyncio.gather(*(write_once() for _ in range(200)))
     await assert_consistent()
 
 
-async def test_a_hashtag_of_the_list_stays_when_the_text_loses_it(
+async def test_a_listed_hashtag_stays_when_an_edit_removes_it_from_the_text(
     social: Social, ana: Actor, assert_consistent: Any
 ) -> None:
     post = await social.posts.create(ana, NewPost("off to #Paris", hashtags=["paris", "été"]))

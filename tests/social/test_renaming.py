@@ -1,4 +1,4 @@
-"""A person takes another name: everything goes along, whatever happens on the way."""
+"""Renaming a user moves all data, also after a kill at any step."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from plaza.social.account_renaming import AccountRenaming
 from plaza.social.keys import POST
 from plaza.social.model import NewComment, PasswordLogin, Profile, Registration, UsernameTaken, WrongPassword
 from tests.social.conftest import ADMIN, Social
-from tests.social.consistency import Facts
-from tests.social.killed_process import dying
-from tests.social.user_histories import busy_life, bystanders
+from tests.social.consistency import Keyspace
+from tests.social.killed_process import fail_from_step
+from tests.social.user_histories import create_active_user, create_other_users
 
-# What a renaming itself leaves, what does not outlive a sign-in, and a queue of work that turns out to be done.
-OWN = ("token_cutoffs", "lease", "fence", "tmp_home", "tmp_home_state", "users_restyle", "feeds_drop")
+# Keys that a renaming itself writes, keys that end with a session, and queues of work that may already be done.
+IGNORED_KEYS = ("token_cutoffs", "lease", "fence", "tmp_home", "tmp_home_state", "users_restyle", "feeds_drop")
 
 
 def renaming(social: Social) -> AccountRenaming:
@@ -31,37 +31,37 @@ def renaming(social: Social) -> AccountRenaming:
     return found
 
 
-def as_if(thing: Any, old: str, new: str) -> Any:
-    """The same, had the person always had the other name."""
-    if isinstance(thing, dict):
-        return {as_if(key, old, new): as_if(value, old, new) for key, value in thing.items()}
-    if isinstance(thing, (tuple, list, set)):
-        return type(thing)(as_if(part, old, new) for part in thing)
-    return new if thing == old else thing
+def with_new_name(data: Any, old: str, new: str) -> Any:
+    """Replace the old name by the new one in all keys and values."""
+    if isinstance(data, dict):
+        return {with_new_name(key, old, new): with_new_name(value, old, new) for key, value in data.items()}
+    if isinstance(data, (tuple, list, set)):
+        return type(data)(with_new_name(part, old, new) for part in data)
+    return new if data == old else data
 
 
-def lasting(facts: Facts) -> Facts:
-    kept = {family: members for family, members in facts.items() if family not in OWN}
-    kept["auth_user"] = {
+def without_ignored_keys(keyspace: Keyspace) -> Keyspace:
+    remaining = {family: members for family, members in keyspace.items() if family not in IGNORED_KEYS}
+    remaining["auth_user"] = {
         parts: {field: value for field, value in fields.items() if not field.startswith("family:")}
-        for parts, fields in facts["auth_user"].items()
+        for parts, fields in keyspace["auth_user"].items()
     }
-    return kept
+    return remaining
 
 
-async def eventful(social: Social) -> Actor:
-    """A user who has used every feature, also as an admin, and in unusual ways."""
-    await bystanders(social)
-    zoe = await busy_life(social, "zoe")
-    mine = await social.post(zoe, "#own")
+async def create_user_with_all_data(social: Social) -> Actor:
+    """Create a user who has used every feature, also as an admin and on own posts."""
+    await create_other_users(social)
+    zoe = await create_active_user(social, "zoe")
+    own_post = await social.post(zoe, "#own")
     for act in (social.engagements.like, social.engagements.bookmark):
-        await act(zoe, mine.id)
-    await social.comments.create(zoe, mine.id, NewComment("my own"))
+        await act(zoe, own_post.id)
+    await social.comments.create(zoe, own_post.id, NewComment("my own"))
     await social.relations.mute(zoe, "o4")
-    await social.relations.block(zoe, "o4")  # muted before
-    theirs = await social.post(Actor("o5", "model"), "#tea")
-    await social.engagements.bookmark(zoe, theirs.id)
-    await social.posts.ban(Actor("zoe", "admin"), theirs.id, on=True)
+    await social.relations.block(zoe, "o4")  # after muting
+    other_post = await social.post(Actor("o5", "model"), "#tea")
+    await social.engagements.bookmark(zoe, other_post.id)
+    await social.posts.ban(Actor("zoe", "admin"), other_post.id, on=True)
     await social.users.suspend(Actor("zoe", "admin"), "o5", on=True)
     await social.users.set_role(ADMIN, "zoe", "model")
     await social.jobs.restyle()
@@ -71,11 +71,11 @@ async def eventful(social: Social) -> Actor:
 async def test_a_renaming_moves_everything_to_the_new_name(
     social: Social, assert_consistent: Any, http: httpx.AsyncClient
 ) -> None:
-    zoe = await eventful(social)
+    zoe = await create_user_with_all_data(social)
     before, token = await assert_consistent(), social.token(zoe)
     assert await renaming(social).rename("zoe", "zara") > 0
     after = await assert_consistent()
-    assert lasting(after) == as_if(lasting(before), "zoe", "zara")
+    assert without_ignored_keys(after) == with_new_name(without_ignored_keys(before), "zoe", "zara")
     assert (await http.get("/whoami", headers=token)).status_code == 401
     with pytest.raises(WrongPassword):
         await social.accounts.login(PasswordLogin("zoe", "correct horse"))
@@ -83,16 +83,17 @@ async def test_a_renaming_moves_everything_to_the_new_name(
     assert await social.accounts.register(Registration(username="zoe", password="another one")), "the old name is free"
 
 
-async def small_life(social: Social) -> None:
-    """One of each."""
+async def create_user_with_one_of_each(social: Social) -> None:
+    """Create a user with one item of each kind."""
     zoe = await social.create_user("zoe", "model")
     for i in range(4):
         await social.post(await social.create_user(f"o{i}"), "#tea")
-    mine, (theirs, *_) = await social.post(zoe, "#own"), (await social.feeds.user_posts(None, "o0", Page())).items
+    own_post = await social.post(zoe, "#own")
+    other_post = (await social.feeds.user_posts(None, "o0", Page())).items[0].post
     for act in (social.engagements.like, social.engagements.bookmark):
-        await act(zoe, mine.id)
-        await act(zoe, theirs.post.id)
-    await social.comments.create(zoe, theirs.post.id, NewComment("hi"))
+        await act(zoe, own_post.id)
+        await act(zoe, other_post.id)
+    await social.comments.create(zoe, other_post.id, NewComment("hi"))
     await social.relations.follow(zoe, "o0")
     await social.relations.follow(Actor("o0", "user"), "zoe")
     await social.relations.mute(zoe, "o1")
@@ -105,25 +106,25 @@ async def small_life(social: Social) -> None:
 async def test_a_renaming_killed_at_any_step_continues_to_the_same_result(
     social: Social, assert_consistent: Any, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """The same life goes through many names, killed one step later each time, before or after the step."""
-    await small_life(social)
-    wanted, name, step, died = lasting(await assert_consistent()), "zoe", 0, True
-    while died:
+    """Rename one user repeatedly, each time killed one step later, before or after the step."""
+    await create_user_with_one_of_each(social)
+    expected, name, step, killed = without_ignored_keys(await assert_consistent()), "zoe", 0, True
+    while killed:
         new = f"zoe{step}"
         with monkeypatch.context() as patch:
-            patch.setattr(social.functions, "run", dying(social.functions.run, step, when))
-            died = await broken_off(renaming(social).rename(name, new))
-        await social.valkey.call("DEL", LEASE("social.renaming"))  # it runs out by itself, in half a minute
-        if died and not await social.jobs.renaming.resume():
-            # Killed before it began, or when all was done.
+            patch.setattr(social.functions, "run", fail_from_step(social.functions.run, step, when))
+            killed = await is_killed(renaming(social).rename(name, new))
+        await social.valkey.call("DEL", LEASE("social.renaming"))  # it would expire after 30 seconds
+        if killed and not await social.jobs.renaming.resume():
+            # The renaming was killed before its first write or after its last one.
             with contextlib.suppress(NotFound):
                 await renaming(social).rename(name, new)
-        wanted, name, step = as_if(wanted, name, new), new, step + 1
-        assert lasting(await assert_consistent()) == wanted, f"killed {when} step {step}"
+        expected, name, step = with_new_name(expected, name, new), new, step + 1
+        assert without_ignored_keys(await assert_consistent()) == expected, f"killed {when} step {step}"
     assert step > 25
 
 
-async def broken_off(work: Awaitable[Any]) -> bool:
+async def is_killed(work: Awaitable[Any]) -> bool:
     try:
         await work
     except ConnectionError:
@@ -136,8 +137,8 @@ async def test_both_names_are_reserved_during_a_renaming(
 ) -> None:
     await social.post(ana)
     with monkeypatch.context() as patch:
-        patch.setattr(social.functions, "run", dying(social.functions.run, 7, "before"))
-        assert await broken_off(renaming(social).rename("ana", "anna"))
+        patch.setattr(social.functions, "run", fail_from_step(social.functions.run, 7, "before"))
+        assert await is_killed(renaming(social).rename("ana", "anna"))
     await social.valkey.call("DEL", LEASE("social.renaming"))
     for name in ("ana", "anna"):
         with pytest.raises(UsernameTaken):
@@ -157,7 +158,7 @@ async def test_both_names_are_reserved_during_a_renaming(
 async def test_a_taken_invalid_or_unknown_name_changes_nothing(
     social: Social, ana: Actor, bob: Actor, assert_consistent: Any
 ) -> None:
-    before = lasting(await assert_consistent())
+    before = without_ignored_keys(await assert_consistent())
     for old, new, refused in (
         ("ana", "bob", UsernameTaken),
         ("missing", "other", NotFound),
@@ -167,8 +168,8 @@ async def test_a_taken_invalid_or_unknown_name_changes_nothing(
     ):
         with pytest.raises(refused):
             await renaming(social).rename(old, new)
-    assert lasting(await assert_consistent()) == before
-    assert (await social.relations.follow(ana, "bob")).changed, "ana is as free as before"
+    assert without_ignored_keys(await assert_consistent()) == before
+    assert (await social.relations.follow(ana, "bob")).changed, "ana is not locked"
 
 
 async def test_writes_to_the_old_name_during_a_renaming_are_not_lost(social: Social, assert_consistent: Any) -> None:
@@ -177,20 +178,22 @@ async def test_writes_to_the_old_name_during_a_renaming_are_not_lost(social: Soc
     post = await social.post(zoe, "#own")
     fans = [await social.create_user(f"fan{i}") for i in range(60)]
 
-    async def meet(fan: Actor) -> bool:
+    async def like_and_follow(fan: Actor) -> bool:
         await social.engagements.like(fan, post.id)
         try:
             await social.relations.follow(fan, "zoe")
         except NotFound:
-            return False  # said so: the name is gone
+            return False  # the old name no longer exists, and the caller knows it
         return True
 
-    met, _ = await asyncio.gather(asyncio.gather(*(meet(fan) for fan in fans)), renaming(social).rename("zoe", "zara"))
-    facts = await assert_consistent()
-    assert {fan.name for fan, yes in zip(fans, met, strict=True) if yes} == facts["user_followers"].get(
+    followed, _ = await asyncio.gather(
+        asyncio.gather(*(like_and_follow(fan) for fan in fans)), renaming(social).rename("zoe", "zara")
+    )
+    keyspace = await assert_consistent()
+    assert {fan.name for fan, done in zip(fans, followed, strict=True) if done} == keyspace["user_followers"].get(
         ("zara",), set()
     )
-    assert facts["post_likes"][(post.id,)] == {fan.name for fan in fans}
+    assert keyspace["post_likes"][(post.id,)] == {fan.name for fan in fans}
 
 
 async def test_a_comment_deleted_during_the_renaming_of_its_author_is_gone(
@@ -200,21 +203,21 @@ async def test_a_comment_deleted_during_the_renaming_of_its_author_is_gone(
     zoe = await social.create_user("zoe")
     comment = await social.comments.create(zoe, post.id, NewComment("well"))
     await renaming(social).rename("zoe", "zara")
-    await social.comments.remove(comment.id, post.id, "zoe")  # as it was when they looked
-    facts = await assert_consistent()
-    assert not facts["comment"]
-    assert not facts["user_comments"]
+    await social.comments.remove(comment.id, post.id, "zoe")  # the caller read the comment before the renaming
+    keyspace = await assert_consistent()
+    assert not keyspace["comment"]
+    assert not keyspace["user_comments"]
 
 
 async def test_concurrent_writes_to_both_names_leave_consistent_data(
     social: Social, assert_consistent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The old profile has the last word; posts follow it although they have copied later versions of the new one."""
+    """The old profile wins. Posts copy it although they have later versions of the new profile."""
     zoe = await social.create_user("zoe")
     post = await social.post(zoe, "#own")
     await social.users.suspend(ADMIN, "zoe", on=True)
 
-    async def interfere(old: str) -> None:
+    async def write_to_both_names(old: str) -> None:
         await social.users.suspend(ADMIN, "zoe", on=False)
         await social.users.update_profile(zoe, "zoe", Profile(display_name="Zoe"))
         for name in ("Z", "Zara"):
@@ -222,10 +225,10 @@ async def test_concurrent_writes_to_both_names_leave_consistent_data(
         await social.functions.run("social_rename_post", [POST(post.id)], post.id, "zoe", "zara")
         await social.jobs.restyle()
 
-    monkeypatch.setattr(renaming(social), "_settle_writes", interfere)
+    monkeypatch.setattr(renaming(social), "_settle_writes", write_to_both_names)
     await renaming(social).rename("zoe", "zara")
     await social.jobs.restyle()
-    facts = await assert_consistent()
-    profile = facts["user"][("zara",)]
+    keyspace = await assert_consistent()
+    profile = keyspace["user"][("zara",)]
     assert "suspended_at" not in profile
-    assert (profile["display_name"], facts["post"][(post.id,)]["display_name"]) == ("Zoe", "Zoe")
+    assert (profile["display_name"], keyspace["post"][(post.id,)]["display_name"]) == ("Zoe", "Zoe")

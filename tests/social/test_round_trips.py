@@ -1,4 +1,4 @@
-"""How many round trips follow each other: one on one server, five at most on a cluster."""
+"""Sequential round trips of a write: one on one server, at most five on a cluster."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from tests.round_trips import count_round_trips
 from tests.social.conftest import Social, trips
 
 
-async def test_writes_take_at_most_five_in_sequence_on_a_cluster(social: Social, ana: Actor, bob: Actor) -> None:
+async def test_writes_take_at_most_five_sequential_round_trips_on_a_cluster(
+    social: Social, ana: Actor, bob: Actor
+) -> None:
     mia = await social.create_user("mia", "model")
     await social.relations.follow(bob, "ana")
     post, top = await social.post(ana, "#a #b #c"), await social.post(mia, "#a")
-    most = 5 if social.valkey.clustered else 1
+    limit = 5 if social.valkey.clustered else 1
     for work in (
         social.post(ana, "#a #b"),
         social.engagements.like(bob, post.id),
@@ -31,21 +33,21 @@ async def test_writes_take_at_most_five_in_sequence_on_a_cluster(social: Social,
         social.engagements.unlike(bob, top.id),
         social.engagements.unbookmark(bob, top.id),
     ):
-        assert await count_round_trips(social.valkey, work) <= most
+        assert await count_round_trips(social.valkey, work) <= limit
 
 
-async def test_a_page_takes_two_on_one_server(social: Social, ana: Actor, bob: Actor) -> None:
+async def test_a_page_takes_two_round_trips_on_one_server(social: Social, ana: Actor, bob: Actor) -> None:
     for i in range(25):
         social.clock.advance(seconds=1)
         await social.post(bob if i % 2 else ana, "#tea")
     await social.relations.follow(ana, "bob")
     page = await social.feeds.explore(ana, Page(limit=10))
     cursor = page.pagination.next_cursor
-    most = 3 if social.valkey.clustered else 2
-    assert await trips(social.feeds.explore(ana, Page())) <= most
-    assert await trips(social.feeds.explore(None, Page())) <= most
-    assert await trips(social.feeds.explore(ana, Page(limit=10, cursor=cursor))) <= most
-    assert await trips(social.feeds.hashtag(ana, "tea", Page())) <= most
+    limit = 3 if social.valkey.clustered else 2
+    assert await trips(social.feeds.explore(ana, Page())) <= limit
+    assert await trips(social.feeds.explore(None, Page())) <= limit
+    assert await trips(social.feeds.explore(ana, Page(limit=10, cursor=cursor))) <= limit
+    assert await trips(social.feeds.hashtag(ana, "tea", Page())) <= limit
     assert len((await social.feeds.explore(ana, Page())).items) == 20
 
 

@@ -1,4 +1,4 @@
-"""Every route over HTTP: what it answers, and how it refuses."""
+"""Every route over HTTP: its responses and errors."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ USER_FIELDS = {
 
 
 async def test_the_routes_of_a_post(social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor) -> None:
-    hers, his, root = social.token(ana), social.token(bob), social.token(ADMIN)
-    made = await http.post("/posts", json={"content": "Good #Tea", "hashtags": ["#Cake"]}, headers=hers)
+    as_ana, as_bob, as_admin = social.token(ana), social.token(bob), social.token(ADMIN)
+    made = await http.post("/posts", json={"content": "Good #Tea", "hashtags": ["#Cake"]}, headers=as_ana)
     post = made.json()
     assert (made.status_code, post.keys(), post["hashtags"]) == (201, POST_FIELDS, ["tea", "cake"])
     at = f"/posts/{post['id']}"
     assert (await http.get(at)).json() == post
-    liked = await http.post(f"{at}/like", headers=his)
+    liked = await http.post(f"{at}/like", headers=as_bob)
     assert (liked.status_code, liked.json()) == (
         200, {"id": post["id"], "changed": True, "isLiked": True, "likesCount": 1}
     )  # fmt: skip
-    assert (await http.post(f"{at}/like", headers=his)).json()["changed"] is False
-    assert (await http.post(f"{at}/bookmark", content=b"{}", headers=his)).json()["isBookmarked"] is True
-    comment = await http.post(f"{at}/comments", json={"content": "Yes!"}, headers=his)
+    assert (await http.post(f"{at}/like", headers=as_bob)).json()["changed"] is False
+    assert (await http.post(f"{at}/bookmark", content=b"{}", headers=as_bob)).json()["isBookmarked"] is True
+    comment = await http.post(f"{at}/comments", json={"content": "Yes!"}, headers=as_bob)
     assert (comment.status_code, comment.json()["username"]) == (201, "bob")
     assert (await http.get(f"{at}/comments")).json()["comments"] == [comment.json()]
-    assert [user["id"] for user in (await http.get(f"{at}/likes", headers=hers)).json()["users"]] == ["bob"]
-    seen = (await http.get(at, headers=his)).json()
+    assert [user["id"] for user in (await http.get(f"{at}/likes", headers=as_ana)).json()["users"]] == ["bob"]
+    seen = (await http.get(at, headers=as_bob)).json()
     assert (seen["isLiked"], seen["isBookmarked"], seen["commentsCount"]) == (True, True, 1)
-    assert (await http.delete(f"{at}/like", headers=his)).json()["likesCount"] == 0
-    assert (await http.delete(f"{at}/bookmark", headers=his)).json()["isBookmarked"] is False
-    edited = await http.patch(at, json={"content": "Good #coffee"}, headers=hers)
+    assert (await http.delete(f"{at}/like", headers=as_bob)).json()["likesCount"] == 0
+    assert (await http.delete(f"{at}/bookmark", headers=as_bob)).json()["isBookmarked"] is False
+    edited = await http.patch(at, json={"content": "Good #coffee"}, headers=as_ana)
     assert edited.json()["hashtags"] == ["coffee", "cake"]
-    assert (await http.delete(f"/comments/{comment.json()['id']}", headers=hers)).json()["deleted"] is True
-    assert (await http.patch(f"{at}/ban", headers=root)).json()["banned_by"] == "root"
+    assert (await http.delete(f"/comments/{comment.json()['id']}", headers=as_ana)).json()["deleted"] is True
+    assert (await http.patch(f"{at}/ban", headers=as_admin)).json()["banned_by"] == "root"
     assert (await http.get(at)).status_code == 404
-    assert "banned" not in (await http.delete(f"{at}/ban", headers=root)).json()
-    assert (await http.delete(at, headers=hers)).json() == {"id": post["id"], "deleted": True}
+    assert "banned" not in (await http.delete(f"{at}/ban", headers=as_admin)).json()
+    assert (await http.delete(at, headers=as_ana)).json() == {"id": post["id"], "deleted": True}
     assert (await http.get(at)).status_code == 404
 
 
@@ -59,45 +59,45 @@ async def test_feed_items_have_users_unless_left_out(social: Social, http: httpx
     post = await social.post(mia, "#tea")
     await social.engagements.like(ana, post.id)
     await social.engagements.bookmark(ana, post.id)
-    hers = social.token(ana)
+    as_ana = social.token(ana)
     for path in (
         "/feed/explore", "/feed/following", "/feed/hashtag/tea", "/feed/hashtag/TEA", "/feed/hashtag/tea/ranked",
         "/users/mia/posts", "/users/me/bookmarked", "/users/ana/bookmarked",
     ):  # fmt: skip
-        body = (await http.get(path, headers=hers)).json()
+        body = (await http.get(path, headers=as_ana)).json()
         (item,) = body["posts"]
         assert item["post"].keys() == POST_FIELDS, path
         assert item["user"].keys() == USER_FIELDS, path
         assert item["post"]["isLiked"] is True, path
         assert item["post"]["isBookmarked"] is True, path
         assert body["pagination"] == {"limit": 20, "count": 1, "next_cursor": None}, path
-        (bare,) = (await http.get(f"{path}?includeUser=false", headers=hers)).json()["posts"]
+        (bare,) = (await http.get(f"{path}?includeUser=false", headers=as_ana)).json()["posts"]
         assert bare == {"post": item["post"]}, path
-    (found,) = (await http.get("/search/hashtags/top-posts?hashtags=tea&postsPerHashtag=5", headers=hers)).json()[
+    (found,) = (await http.get("/search/hashtags/top-posts?hashtags=tea&postsPerHashtag=5", headers=as_ana)).json()[
         "hashtags"
     ]
     assert (found["hashtag"], len(found["posts"])) == ("tea", 1)
-    (top,) = (await http.get("/search/models/top?limit=5", headers=hers)).json()["users"]
+    (top,) = (await http.get("/search/models/top?limit=5", headers=as_ana)).json()["users"]
     assert (top["id"], top["engagement"]) == ("mia", 7)
-    newest = (await http.get("/search/users/newest?role=model", headers=hers)).json()
+    newest = (await http.get("/search/users/newest?role=model", headers=as_ana)).json()
     assert [user["id"] for user in newest["users"]] == ["mia"]
 
 
 async def test_the_routes_of_users(social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor) -> None:
-    hers, root = social.token(ana), social.token(ADMIN)
-    followed = await http.post("/users/bob/follow", headers=hers)
+    as_ana, as_admin = social.token(ana), social.token(ADMIN)
+    followed = await http.post("/users/bob/follow", headers=as_ana)
     assert followed.json() == {"id": "bob", "username": "bob", "kind": "follow", "on": True, "changed": True}
     assert [user["id"] for user in (await http.get("/users/bob/followers")).json()["users"]] == ["ana"]
-    assert [user["id"] for user in (await http.get("/users/me/following", headers=hers)).json()["users"]] == ["bob"]
-    assert (await http.delete("/users/bob/follow", headers=hers)).json()["changed"] is True
-    assert (await http.post("/users/bob/mute", headers=hers)).status_code == 200
-    assert [user["id"] for user in (await http.get("/users/me/muted", headers=hers)).json()["users"]] == ["bob"]
-    assert (await http.delete("/users/bob/mute", headers=hers)).status_code == 200
-    assert (await http.post("/users/bob/block", headers=hers)).status_code == 200
-    assert [user["id"] for user in (await http.get("/users/me/blocked", headers=hers)).json()["users"]] == ["bob"]
-    assert (await http.get("/users/bob", headers=hers)).status_code == 404
-    assert (await http.delete("/users/bob/block", headers=hers)).status_code == 200
-    given = await http.patch("/users/bob/role", json={"role": "model"}, headers=root)
+    assert [user["id"] for user in (await http.get("/users/me/following", headers=as_ana)).json()["users"]] == ["bob"]
+    assert (await http.delete("/users/bob/follow", headers=as_ana)).json()["changed"] is True
+    assert (await http.post("/users/bob/mute", headers=as_ana)).status_code == 200
+    assert [user["id"] for user in (await http.get("/users/me/muted", headers=as_ana)).json()["users"]] == ["bob"]
+    assert (await http.delete("/users/bob/mute", headers=as_ana)).status_code == 200
+    assert (await http.post("/users/bob/block", headers=as_ana)).status_code == 200
+    assert [user["id"] for user in (await http.get("/users/me/blocked", headers=as_ana)).json()["users"]] == ["bob"]
+    assert (await http.get("/users/bob", headers=as_ana)).status_code == 404
+    assert (await http.delete("/users/bob/block", headers=as_ana)).status_code == 200
+    given = await http.patch("/users/bob/role", json={"role": "model"}, headers=as_admin)
     assert given.json()["role"] == "model"
 
 
@@ -213,7 +213,7 @@ async def test_an_idempotency_key_creates_one_post_a_day(
     assert (await http.post("/posts", json={"content": "other"}, headers=headers)).status_code == 422
     for content in ("once", "other"):
         for name in [name async for name in redis_client.scan_iter("idempotency:*")]:
-            await redis_client.delete(name)  # as if the day were over
+            await redis_client.delete(name)  # simulates that the key expired after a day
         again = await http.post("/posts", json={"content": content}, headers=headers)
         assert (again.status_code, again.json()["content"]) == (201, content)
     assert len((await assert_consistent())["post"]) == 3

@@ -1,4 +1,4 @@
-"""Whatever is done in whatever order, all of social's keys are those of a plain model in Python."""
+"""After any sequence of operations, social's keys equal those of a plain Python model."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from plaza.core.revocations import Revocations
 from plaza.social.domain import DOMAIN
 from plaza.social.model import NewComment, NewPost, PostEdit, SelfRelation
 from tests.servers import Cluster, Server
-from tests.social.conftest import ADMIN, SETTINGS, Social, build_social, services_of
-from tests.social.consistency import Facts, faults, read_all
+from tests.social.conftest import ADMIN, SETTINGS, Social, build_social, services_by_type
+from tests.social.consistency import Keyspace, read_all, violations
 from tests.timeouts import connect_for_test
 
 NAMES = ["ana", "bob", "cat", "dan"]
@@ -43,7 +43,7 @@ class ModelPost:
 
 @dataclass
 class Model:
-    """Social, in the plainest words."""
+    """A plain Python model of social."""
 
     posts: dict[str, ModelPost] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=lambda: dict.fromkeys(NAMES, "user"))
@@ -54,15 +54,15 @@ class Model:
     def hidden(self, a: str, b: str) -> bool:
         return (a, b) in self.blocks or (b, a) in self.blocks
 
-    def seen(self, who: str, id: str) -> ModelPost | None:
-        """A post that this person can see."""
+    def visible_post(self, user: str, id: str) -> ModelPost | None:
+        """Return the post if the user can see it."""
         post = self.posts.get(id)
-        return None if post is None or post.banned or self.hidden(who, post.author) else post
+        return None if post is None or post.banned or self.hidden(user, post.author) else post
 
-    def marked(self, who: str, id: str, kind: Literal["likes", "bookmarks"], *, on: bool) -> ModelPost | None:
-        """A post that this person can mark; or take an own mark back from, although it is hidden by now."""
+    def markable_post(self, user: str, id: str, kind: Literal["likes", "bookmarks"], *, on: bool) -> ModelPost | None:
+        """Return the post if the user can add a mark, or remove an own mark from a post that is now hidden."""
         post = self.posts.get(id)
-        return post if post is not None and not on and who in getattr(post, kind) else self.seen(who, id)
+        return post if post is not None and not on and user in getattr(post, kind) else self.visible_post(user, id)
 
 
 class Machine(RuleBasedStateMachine):
@@ -94,7 +94,7 @@ class Machine(RuleBasedStateMachine):
         functions, clock = Functions(valkey, [DOMAIN.library, paging.LIBRARY]), ManualClock()
         await functions.load()
         auth = Auth(SETTINGS, Revocations(valkey), clock=clock)
-        self.social = Social(valkey, functions, auth, clock, services_of(build_social(functions, auth, clock)))
+        self.social = Social(valkey, functions, auth, clock, services_by_type(build_social(functions, auth, clock)))
         for name in NAMES:
             await self.social.create_user(name)
 
@@ -109,13 +109,13 @@ class Machine(RuleBasedStateMachine):
         use_layout(Layout.PLAIN)
 
     async def compare(self) -> None:
-        facts = await read_all(self.redis_client)
-        assert faults(facts, self.social.clock.now_ms()) == []
-        assert not facts["pending"]
-        assert seen(facts) == self.model
+        keyspace = await read_all(self.redis_client)
+        assert violations(keyspace, self.social.clock.now_ms()) == []
+        assert not keyspace["pending"]
+        assert model_from_keys(keyspace) == self.model
 
     def attempt(self, work: Coroutine[Any, Any, Any], allowed: bool) -> Any:
-        """Do it; it is refused exactly when the model says so."""
+        """Run an operation. It must succeed if the model allows it, and be refused otherwise."""
         try:
             done = self.run(work)
         except (NotFound, Forbidden, SelfRelation):
@@ -124,64 +124,64 @@ class Machine(RuleBasedStateMachine):
         assert allowed
         return done
 
-    @initialize(target=posts, who=names, tags=tags)
-    def first_post(self, who: str, tags: list[str]) -> str:
-        return self.post(who, tags)
+    @initialize(target=posts, user=names, tags=tags)
+    def first_post(self, user: str, tags: list[str]) -> str:
+        return self.post(user, tags)
 
-    @rule(target=posts, who=names, tags=tags)
-    def another_post(self, who: str, tags: list[str]) -> str:
-        return self.post(who, tags)
+    @rule(target=posts, user=names, tags=tags)
+    def another_post(self, user: str, tags: list[str]) -> str:
+        return self.post(user, tags)
 
-    def post(self, who: str, tags: list[str]) -> str:
+    def post(self, user: str, tags: list[str]) -> str:
         self.social.clock.advance(seconds=1)
-        made = self.run(self.social.posts.create(Actor(who, "user"), NewPost("x", None, tags)))
-        self.model.posts[made.id] = ModelPost(who, tags)
+        made = self.run(self.social.posts.create(Actor(user, "user"), NewPost("x", None, tags)))
+        self.model.posts[made.id] = ModelPost(user, tags)
         return str(made.id)
 
-    @rule(id=posts, who=names, on=st.booleans())
-    def like(self, id: str, who: str, on: bool) -> None:
+    @rule(id=posts, user=names, on=st.booleans())
+    def like(self, id: str, user: str, on: bool) -> None:
         operation = self.social.engagements.like if on else self.social.engagements.unlike
-        post = self.model.marked(who, id, "likes", on=on)
-        done = self.attempt(operation(Actor(who, "user"), id), post is not None)
+        post = self.model.markable_post(user, id, "likes", on=on)
+        done = self.attempt(operation(Actor(user, "user"), id), post is not None)
         if post is not None:
-            assert done.changed == ((who in post.likes) != on)
-            (post.likes.add if on else post.likes.discard)(who)
+            assert done.changed == ((user in post.likes) != on)
+            (post.likes.add if on else post.likes.discard)(user)
             assert done.likesCount == len(post.likes)
 
-    @rule(id=posts, who=names, on=st.booleans())
-    def bookmark(self, id: str, who: str, on: bool) -> None:
+    @rule(id=posts, user=names, on=st.booleans())
+    def bookmark(self, id: str, user: str, on: bool) -> None:
         operation = self.social.engagements.bookmark if on else self.social.engagements.unbookmark
-        post = self.model.marked(who, id, "bookmarks", on=on)
-        self.attempt(operation(Actor(who, "user"), id), post is not None)
+        post = self.model.markable_post(user, id, "bookmarks", on=on)
+        self.attempt(operation(Actor(user, "user"), id), post is not None)
         if post is not None:
-            (post.bookmarks.add if on else post.bookmarks.discard)(who)
+            (post.bookmarks.add if on else post.bookmarks.discard)(user)
 
-    @rule(target=comments, id=posts, who=names)
-    def comment(self, id: str, who: str) -> tuple[str, str]:
+    @rule(target=comments, id=posts, user=names)
+    def comment(self, id: str, user: str) -> tuple[str, str]:
         self.social.clock.advance(seconds=1)
-        post = self.model.seen(who, id)
-        made = self.attempt(self.social.comments.create(Actor(who, "user"), id, NewComment("hi")), post is not None)
+        post = self.model.visible_post(user, id)
+        made = self.attempt(self.social.comments.create(Actor(user, "user"), id, NewComment("hi")), post is not None)
         if post is not None:
-            post.comments[made.id] = who
+            post.comments[made.id] = user
         return id, made.id if made else ""
 
-    @rule(comment=consumes(comments), who=names)
-    def uncomment(self, comment: tuple[str, str], who: str) -> None:
+    @rule(comment=consumes(comments), user=names)
+    def uncomment(self, comment: tuple[str, str], user: str) -> None:
         id, made = comment
         post = self.model.posts.get(id)
         if not made:
             return
-        allowed = post is not None and made in post.comments and who in (post.author, post.comments[made])
-        self.attempt(self.social.comments.delete(Actor(who, "user"), made), allowed)
+        allowed = post is not None and made in post.comments and user in (post.author, post.comments[made])
+        self.attempt(self.social.comments.delete(Actor(user, "user"), made), allowed)
         if allowed and post is not None:
             del post.comments[made]
 
-    @rule(id=posts, who=names, tags=tags)
-    def edit(self, id: str, who: str, tags: list[str]) -> None:
+    @rule(id=posts, user=names, tags=tags)
+    def edit(self, id: str, user: str, tags: list[str]) -> None:
         post = self.model.posts.get(id)
-        allowed = post is not None and not post.banned and post.author == who
+        allowed = post is not None and not post.banned and post.author == user
         text = " ".join(f"#{tag}" for tag in tags) or "nothing"
-        edited = self.attempt(self.social.posts.edit(Actor(who, "user"), id, PostEdit(text)), allowed)
+        edited = self.attempt(self.social.posts.edit(Actor(user, "user"), id, PostEdit(text)), allowed)
         if allowed and post is not None:
             assert set(tags) <= set(edited.hashtags)
             post.tags = edited.hashtags
@@ -193,93 +193,95 @@ class Machine(RuleBasedStateMachine):
         if post is not None:
             post.banned = on
 
-    @rule(id=posts, who=names)
-    def delete(self, id: str, who: str) -> None:
+    @rule(id=posts, user=names)
+    def delete(self, id: str, user: str) -> None:
         post = self.model.posts.get(id)
-        allowed = post is not None and post.author == who
-        self.attempt(self.social.posts.delete(Actor(who, "user"), id), allowed)
+        allowed = post is not None and post.author == user
+        self.attempt(self.social.posts.delete(Actor(user, "user"), id), allowed)
         if allowed:
             del self.model.posts[id]
 
-    @rule(who=names, other=names, on=st.booleans())
-    def follow(self, who: str, other: str, on: bool) -> None:
+    @rule(user=names, other=names, on=st.booleans())
+    def follow(self, user: str, other: str, on: bool) -> None:
         operation = self.social.relations.follow if on else self.social.relations.unfollow
-        allowed = who != other and not (on and self.model.hidden(who, other))
-        self.attempt(operation(Actor(who, "user"), other), allowed)
+        allowed = user != other and not (on and self.model.hidden(user, other))
+        self.attempt(operation(Actor(user, "user"), other), allowed)
         if allowed:
-            (self.model.follows.add if on else self.model.follows.discard)((who, other))
+            (self.model.follows.add if on else self.model.follows.discard)((user, other))
 
-    @rule(who=names, other=names, on=st.booleans())
-    def block(self, who: str, other: str, on: bool) -> None:
+    @rule(user=names, other=names, on=st.booleans())
+    def block(self, user: str, other: str, on: bool) -> None:
         operation = self.social.relations.block if on else self.social.relations.unblock
-        self.attempt(operation(Actor(who, "user"), other), who != other)
-        if who != other:
-            (self.model.blocks.add if on else self.model.blocks.discard)((who, other))
+        self.attempt(operation(Actor(user, "user"), other), user != other)
+        if user != other:
+            (self.model.blocks.add if on else self.model.blocks.discard)((user, other))
             if on:
-                self.model.follows -= {(who, other), (other, who)}
+                self.model.follows -= {(user, other), (other, user)}
 
-    @rule(who=names, other=names, on=st.booleans())
-    def mute(self, who: str, other: str, on: bool) -> None:
+    @rule(user=names, other=names, on=st.booleans())
+    def mute(self, user: str, other: str, on: bool) -> None:
         operation = self.social.relations.mute if on else self.social.relations.unmute
-        allowed = who != other and not (on and self.model.hidden(who, other))
-        self.attempt(operation(Actor(who, "user"), other), allowed)
+        allowed = user != other and not (on and self.model.hidden(user, other))
+        self.attempt(operation(Actor(user, "user"), other), allowed)
         if allowed:
-            (self.model.mutes.add if on else self.model.mutes.discard)((who, other))
+            (self.model.mutes.add if on else self.model.mutes.discard)((user, other))
 
-    @rule(who=names, role=st.sampled_from(["user", "model", "admin"]))
-    def role(self, who: str, role: Any) -> None:
-        self.run(self.social.users.set_role(ADMIN, who, role))
-        self.model.roles[who] = role
+    @rule(user=names, role=st.sampled_from(["user", "model", "admin"]))
+    def role(self, user: str, role: Any) -> None:
+        self.run(self.social.users.set_role(ADMIN, user, role))
+        self.model.roles[user] = role
 
-    @rule(who=names)
-    def leave_and_come_back(self, who: str) -> None:
-        assert self.run(self.social.deletion.delete(ADMIN, who))
-        self.run(self.social.create_user(who))
+    @rule(user=names)
+    def delete_and_create_again(self, user: str) -> None:
+        assert self.run(self.social.deletion.delete(ADMIN, user))
+        self.run(self.social.create_user(user))
         model = self.model
-        model.posts = {id: post for id, post in model.posts.items() if post.author != who}
+        model.posts = {id: post for id, post in model.posts.items() if post.author != user}
         for post in model.posts.values():
-            post.likes.discard(who)
-            post.bookmarks.discard(who)
-            post.comments = {id: author for id, author in post.comments.items() if author != who}
-        for ties in (model.follows, model.blocks, model.mutes):
-            ties -= {tie for tie in ties if who in tie}
-        model.roles[who] = "user"
+            post.likes.discard(user)
+            post.bookmarks.discard(user)
+            post.comments = {id: author for id, author in post.comments.items() if author != user}
+        for relations in (model.follows, model.blocks, model.mutes):
+            relations -= {pair for pair in relations if user in pair}
+        model.roles[user] = "user"
 
     @rule(seconds=st.sampled_from([40, 3_600, 86_400 * 13]))
-    def time_passes(self, seconds: int) -> None:
+    def advance_time(self, seconds: int) -> None:
         self.social.clock.advance(seconds=seconds)
         self.run(self.social.jobs.rescore())
         self.run(self.social.jobs.restyle())
         self.run(self.compare())
 
 
-def seen(facts: Facts) -> Model:
-    """The model that the keys tell of."""
-    of = {name: {parts[0] if parts else "": value for parts, value in found.items()} for name, found in facts.items()}
+def model_from_keys(keyspace: Keyspace) -> Model:
+    """The model read from the keys."""
+    families = {
+        name: {parts[0] if parts else "": value for parts, value in found.items()} for name, found in keyspace.items()
+    }
     posts = {
         id: ModelPost(
             author=post["user_id"],
             tags=[tag for tag in post["hashtags"].split(",") if tag],
             banned=post.get("banned") == "true",
-            likes=set(of["post_likes"].get(id, ())),
-            bookmarks=set(of["post_bookmarks"].get(id, ())),
-            comments={c: of["comment"][c]["username"] for c in of["post_comments"].get(id, ())},
+            likes=set(families["post_likes"].get(id, ())),
+            bookmarks=set(families["post_bookmarks"].get(id, ())),
+            comments={c: families["comment"][c]["username"] for c in families["post_comments"].get(id, ())},
         )
-        for id, post in of["post"].items()
+        for id, post in families["post"].items()
     }
     return Model(
         posts,
-        {name: user["role"] for name, user in of["user"].items()},
-        *({(name, other) for name, others in of[family].items() for other in others}
+        {name: user["role"] for name, user in families["user"].items()},
+        *({(name, other) for name, others in families[family].items() for other in others}
           for family in ("user_following", "user_blocked", "user_muted")),
     )  # fmt: skip
 
 
 def test_the_keys_equal_those_of_a_simple_model(place: Server | Cluster) -> None:
-    """On one server, then on a cluster."""
+    """Runs on one server and on a cluster."""
 
-    class Here(Machine):
+    class PlacedMachine(Machine):
         pass
 
-    Here.place = place
-    run_state_machine_as_test(Here, settings=settings(max_examples=12, stateful_step_count=40))
+    PlacedMachine.place = place
+    run_state_machine_as_test(PlacedMachine, settings=settings(max_examples=12, stateful_step_count=40))

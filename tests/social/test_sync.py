@@ -1,4 +1,4 @@
-"""Taking over what another system knows, over HTTP and from a file."""
+"""Sync from another system, over HTTP and from a file."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ RECORDS: list[dict[str, Any]] = [
 
 
 async def send(http: httpx.AsyncClient, social: Social, records: list[dict[str, Any]]) -> list[str]:
-    said = []
+    statuses = []
     for record in records:
         kind = record["type"]
         body = [{name: value for name, value in record.items() if name != "type"}]
         answer = await http.post(f"/sync/{kind}s", json=body, headers=social.token(API))
         assert answer.status_code == 200, answer.text
-        said.append(answer.json()["results"][0]["status"])
-    return said
+        statuses.append(answer.json()["results"][0]["status"])
+    return statuses
 
 
 async def test_records_keep_ids_and_times_and_a_second_sync_changes_nothing(
     social: Social, http: httpx.AsyncClient, redis_client: Any, assert_consistent: Any
 ) -> None:
     assert await send(http, social, RECORDS) == ["created"] * len(RECORDS)
-    facts = await assert_consistent()
+    keyspace = await assert_consistent()
     assert await redis_client.zscore(k.USERS_MODELS(), "mia") == OLD
     assert await redis_client.zscore(k.USER_POSTS("mia"), POSTS[0]) == OLD + 2
     assert await redis_client.zscore(k.USER_BOOKMARKED("ana"), POSTS[1]) == OLD + 4
@@ -65,7 +65,7 @@ async def test_records_keep_ids_and_times_and_a_second_sync_changes_nothing(
     assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 3 + 3 + 4 + 10
     social.clock.advance(seconds=5)
     assert await send(http, social, RECORDS) == ["unchanged"] * len(RECORDS)
-    assert await assert_consistent() == facts
+    assert await assert_consistent() == keyspace
 
 
 async def test_a_synced_password_hash_works_and_is_synced_once(
@@ -108,12 +108,12 @@ async def test_a_time_that_is_synced_later_is_stored(
     assert await redis_client.zscore(k.USER_BOOKMARKED("ana"), POSTS[1]) == OLD + 4
     assert await redis_client.lrange(k.POST_COMMENTS(POSTS[1]), 0, -1) == COMMENTS[::-1], "oldest first"
     assert await redis_client.hget(k.COMMENT(COMMENTS[0]), "created_at") == str(OLD + 6)
-    facts = await assert_consistent()
+    keyspace = await assert_consistent()
     assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == points
     social.clock.advance(seconds=5)
     for again in (timed, untimed):
         assert set(await send(http, social, again)) == {"unchanged"}
-    assert await assert_consistent() == facts
+    assert await assert_consistent() == keyspace
 
 
 async def test_blocks_refuse_synced_follows_and_nothing_else(
@@ -122,8 +122,8 @@ async def test_blocks_refuse_synced_follows_and_nothing_else(
     await send(http, social, RECORDS[:5])
     await social.relations.block(Actor("mia", "model"), "ana")
     assert await send(http, social, [RECORDS[2], *RECORDS[6:9]]) == ["error", "created", "created", "created"]
-    facts = await assert_consistent()
-    assert (facts["user_following"], len(facts["comment"])) == ({}, 1)
+    keyspace = await assert_consistent()
+    assert (keyspace["user_following"], len(keyspace["comment"])) == ({}, 1)
 
 
 async def test_a_banned_post_is_kept_up_to_date_and_stays_banned(
@@ -134,8 +134,8 @@ async def test_a_banned_post_is_kept_up_to_date_and_stays_banned(
         await social.posts.ban(ADMIN, id, on=True)
     assert await send(http, social, RECORDS[5:]) == ["created"] * len(RECORDS[5:])
     assert set(await send(http, social, RECORDS)) == {"unchanged"}
-    facts = await assert_consistent()
-    assert (facts["explore_feed"], facts["models_top_engagement"]) == ({}, {(): {"mia": 0}})
+    keyspace = await assert_consistent()
+    assert (keyspace["explore_feed"], keyspace["models_top_engagement"]) == ({}, {(): {"mia": 0}})
     for id in POSTS:
         await social.posts.ban(ADMIN, id, on=False)
     assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 3 + 3 + 4 + 10
@@ -179,7 +179,7 @@ async def test_an_invalid_record_is_reported_and_does_not_affect_others(
     assert [r["status"] for r in results] == ["created", "error", "error", "error", "created"]
 
 
-async def test_sync_is_for_the_api_key_and_a_thousand_records(
+async def test_sync_needs_the_api_key_and_accepts_a_thousand_records(
     social: Social, http: httpx.AsyncClient, ana: Actor
 ) -> None:
     for actor in (ana, ADMIN):
@@ -206,7 +206,7 @@ async def test_a_post_that_is_being_deleted_is_not_synced(
     await assert_consistent()
 
 
-def written(path: Path, lines: list[Any]) -> Path:
+def write_lines(path: Path, lines: list[Any]) -> Path:
     path.write_bytes(
         b"".join((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines)
     )
@@ -217,25 +217,25 @@ async def test_a_file_is_imported_and_invalid_lines_are_reported_by_number(
     social: Social, tmp_path: Path, assert_consistent: Any
 ) -> None:
     bad: list[BadLine] = []
-    first = codecs.BOM_UTF8 + json.dumps(RECORDS[0]).encode() + b"\r"  # as some editors would have it
+    first = codecs.BOM_UTF8 + json.dumps(RECORDS[0]).encode() + b"\r"  # some editors write a byte order mark and CRLF
     lines: list[Any] = [first, *RECORDS[1:3], b"{oops", b"", {"type": "king"}, {"type": "user", "username": "a:b"},
                         b"[]", b'"' + b"x" * 2_000_000 + b'"', *RECORDS[3:]]  # fmt: skip
-    path = written(tmp_path / "all.jsonl", lines)
+    path = write_lines(tmp_path / "all.jsonl", lines)
     importer = JsonlImporter(social.sync, bad.append)
     done = await importer.run(path)
     assert [b.line for b in sorted(bad, key=lambda b: b.line)] == [4, 6, 7, 8, 9]
     assert done.counts == {"created": len(RECORDS), "error": 5}
-    facts = await assert_consistent()
-    assert not facts["imports"]
+    keyspace = await assert_consistent()
+    assert not keyspace["imports"]
     assert (await importer.run(path)).counts == {"unchanged": len(RECORDS), "error": 5}
-    assert await assert_consistent() == facts
+    assert await assert_consistent() == keyspace
 
 
 async def test_an_interrupted_import_continues(
     social: Social, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_consistent: Any
 ) -> None:
     monkeypatch.setattr(jsonl_import, "MAX_RECORDS", 10)
-    path = written(tmp_path / "users.jsonl", [{"type": "user", "username": f"u{i}"} for i in range(95)])
+    path = write_lines(tmp_path / "users.jsonl", [{"type": "user", "username": f"u{i}"} for i in range(95)])
     importer = JsonlImporter(social.sync, lambda bad: None)
     offsets: list[int] = []
 

@@ -47,12 +47,12 @@ async def test_a_demoted_admin_cannot_become_an_admin_again(
 async def test_a_role_change_needs_the_stored_role_of_an_admin(social: Social, http: httpx.AsyncClient) -> None:
     await social.create_user("ana", "user")
     await social.create_user("bob", "admin")
-    claims_admin = social.token(Actor("ana", "admin"))  # another issuer says so
+    claims_admin = social.token(Actor("ana", "admin"))  # as issued by another service
     refused = await http.patch("/users/ana/role", json={"role": "admin"}, headers=claims_admin)
     assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
     with pytest.raises(Forbidden):
         await social.users.set_role(Actor("ana", "admin"), "bob", "user")
-    for admin in (Actor("bob", "admin"), ADMIN, API):  # ADMIN has no profile here: the token counts
+    for admin in (Actor("bob", "admin"), ADMIN, API):  # ADMIN has no profile, so the role of the token counts
         assert (await social.users.set_role(admin, "ana", "model")).role == "model"
         await social.users.set_role(admin, "ana", "user")
 
@@ -97,7 +97,7 @@ async def test_a_logout_ends_access_tokens(
     assert await status(http, signed_in.access_token) == 401
 
 
-async def test_a_made_up_refresh_token_ends_nothing(
+async def test_an_invalid_refresh_token_ends_no_session(
     social: Social, http: httpx.AsyncClient, signed_in: SignedIn
 ) -> None:
     made_up = f"ana.{'0' * 32}.secret"

@@ -1,4 +1,4 @@
-"""Profiles, privacy, and how people stand to each other."""
+"""Profiles, privacy and relations between users."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ async def test_blocking_ends_follows_both_ways_and_hides_each_from_the_other(
     await social.comments.create(bob, posts["bob"].id, NewComment("hi"))
     cat = await social.create_user("cat")
     social.clock.advance(seconds=1)
-    of_cat = await social.post(cat)
+    post_of_cat = await social.post(cat)
     for who, other in ((ana, bob), (bob, ana)):
         await social.users.set_role(ADMIN, who.name, "model")
         await social.relations.follow(cat, who.name)
         await social.relations.follow(who, "cat")
-        await social.engagements.like(who, of_cat.id)
+        await social.engagements.like(who, post_of_cat.id)
         await social.engagements.bookmark(who, posts[other.name].id)
     await social.relations.block(ana, "bob")
-    facts = await assert_consistent()
-    assert facts["user_following"] == {("cat",): {"ana", "bob"}, ("ana",): {"cat"}, ("bob",): {"cat"}}
-    assert facts["user_followers"] == facts["user_following"]
+    keyspace = await assert_consistent()
+    assert keyspace["user_following"] == {("cat",): {"ana", "bob"}, ("ana",): {"cat"}, ("bob",): {"cat"}}
+    assert keyspace["user_followers"] == keyspace["user_following"]
     for who, other in ((ana, bob), (bob, ana)):
         post = posts[other.name]
         for work in (
@@ -80,21 +80,21 @@ async def test_blocking_ends_follows_both_ways_and_hides_each_from_the_other(
             with pytest.raises(NotFound):
                 await work
         mine = [posts[who.name].id]
-        assert [item.post.id for item in (await social.feeds.explore(who, Page())).items] == [of_cat.id, *mine]
+        assert [item.post.id for item in (await social.feeds.explore(who, Page())).items] == [post_of_cat.id, *mine]
         assert [item.post.id for item in (await social.feeds.hashtag(who, "tea", Page())).items] == mine
         assert [item.post.id for item in (await social.feeds.ranked(who, "tea", Page())).items] == mine
         assert [item.post.id for item in (await social.feeds.top_posts(who, "tea", 5))[0].posts] == mine
         assert (await social.feeds.bookmarked(who, who.name, Page())).items == []
-        assert [item.post.id for item in (await social.home.page(who, Page())).items] == [of_cat.id]
-        for people in (
+        assert [item.post.id for item in (await social.home.page(who, Page())).items] == [post_of_cat.id]
+        for listed in (
             await social.users.newest(who, "model", Page()),
             await social.feeds.top_models(who, Page()),
             await social.relations.followers(who, "cat", Page()),
             await social.relations.following(who, "cat", Page()),
-            await social.engagements.likes(who, of_cat.id, Page()),
+            await social.engagements.likes(who, post_of_cat.id, Page()),
         ):
-            assert [user.username for user in people.items] == [who.name]
-        assert (await social.engagements.unbookmark(who, post.id)).changed, "what is one's own can be taken back"
+            assert [user.username for user in listed.items] == [who.name]
+        assert (await social.engagements.unbookmark(who, post.id)).changed, "users can remove their own marks"
         with pytest.raises(NotFound):
             await social.engagements.unbookmark(who, post.id)
     assert [user.username for user in (await social.relations.blocked(ana, Page())).items] == ["bob"]
@@ -201,9 +201,9 @@ async def test_followers_are_paged_latest_first_during_changes(social: Social, a
 
 
 async def test_concurrent_follows_and_blocks_keep_both_sides_consistent(social: Social, assert_consistent: Any) -> None:
-    people = [await social.create_user(f"p{i}") for i in range(6)]
+    users = [await social.create_user(f"p{i}") for i in range(6)]
 
-    async def quarrel(a: Actor, b: Actor) -> None:
+    async def follow_and_block(a: Actor, b: Actor) -> None:
         for operation in (
             social.relations.follow,
             social.relations.block,
@@ -215,13 +215,13 @@ async def test_concurrent_follows_and_blocks_keep_both_sides_consistent(social: 
             except NotFound:
                 await social.relations.unfollow(a, b.name)
 
-    await asyncio.gather(*(quarrel(a, b) for a in people for b in people if a is not b))
+    await asyncio.gather(*(follow_and_block(a, b) for a in users for b in users if a is not b))
     await assert_consistent()
 
 
 async def test_own_posts_show_a_new_name_at_once(social: Social, ana: Actor) -> None:
     post = await social.post(ana)
-    await social.feeds.explore(ana, Page())  # cached from here on
+    await social.feeds.explore(ana, Page())  # fills the cache
     await social.users.update_profile(ana, "ana", Profile(display_name="Ana the Great"))
     assert (await social.posts.get(ana, post.id)).display_name == "Ana the Great"
     assert (await social.feeds.explore(ana, Page())).items[0].post.display_name == "Ana the Great"
