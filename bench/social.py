@@ -43,7 +43,7 @@ OURS, PEER = "plaza", "fastapi + redis-py"
 
 @dataclass
 class Spent:
-    """What both processes spent on some requests."""
+    """CPU time of both processes for the same requests."""
 
     http: Measured
     valkey_seconds: float
@@ -92,7 +92,7 @@ class Community:
                 await self.sync.apply(kind, records[first : first + 1_000])  # type: ignore[arg-type]
 
     def requests(self) -> dict[str, tuple[list[bytes], bytes]]:
-        """What is asked of both, and how a good answer begins."""
+        """The requests sent to both, each with the expected start of the response."""
         dice = random.Random(2)
         tokens = [f"authorization: Bearer {self.auth.issue(f'u{i}', 'user')}" for i in range(PEOPLE)]
         likes = []

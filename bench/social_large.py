@@ -1,7 +1,7 @@
-"""Social's large jobs: how long Valkey ever stands still for them, and how much is done in a second.
+"""Social's large jobs: the longest time that Valkey was blocked, and the throughput.
 
-100,000 engaged posts are scored again; a home feed is built from 5,000 people with 1,000 posts each; someone with
-100,000 followers posts; a file of users and follows is taken in.
+100,000 engaged posts are scored again; a home feed is built from 5,000 users with 1,000 posts each; a user with
+100,000 followers posts; a file of users and follows is imported.
 
     python -m bench social_large
 """
@@ -38,17 +38,17 @@ USERS, FOLLOWS = 10_000, 100_000
 
 
 async def slowest_us(valkey: Valkey) -> int:
-    """The longest time Valkey stood still for one command, since it was last asked."""
+    """Return the longest time that Valkey was blocked by one command since the last call."""
     entries = await valkey.call("SLOWLOG", "GET", "-1")
     await valkey.call("SLOWLOG", "RESET")
     return max((int(entry[2]) for entry in entries), default=0)
 
 
 async def cpu_us(valkey: Valkey) -> float:
-    """What Valkey's main thread has spent: unlike the clock, it does not count who else uses the machine."""
+    """Return the CPU time of Valkey's main thread, which other processes on the machine do not influence."""
     lines = (await valkey.call("INFO", "cpu")).splitlines()
-    said = dict(line.split(":", 1) for line in lines if ":" in line)
-    return (float(said["used_cpu_user_main_thread"]) + float(said["used_cpu_sys_main_thread"])) * 1e6
+    info = dict(line.split(":", 1) for line in lines if ":" in line)
+    return (float(info["used_cpu_user_main_thread"]) + float(info["used_cpu_sys_main_thread"])) * 1e6
 
 
 async def rescoring(valkey: Valkey, community: Community) -> None:
@@ -69,15 +69,15 @@ async def rescoring(valkey: Valkey, community: Community) -> None:
         spent.append(await cpu_us(valkey))
     took = asyncio.get_running_loop().time() - began
     each = sorted(after - before for before, after in itertools.pairwise(spent))
-    said = f"{len(each)} batches of {RESCORE_BATCH} in {took:.1f} s"
+    summary = f"{len(each)} batches of {RESCORE_BATCH} in {took:.1f} s"
     cpu = [each[len(each) // 2] / 1000, each[-1 - len(each) // 100] / 1000, each[-1] / 1000]
-    print(f"Rescoring {ENGAGED:,} engaged posts: {said}. A batch took {cpu[0]:.1f} ms of Valkey's CPU, "
+    print(f"Rescoring {ENGAGED:,} engaged posts: {summary}. A batch took {cpu[0]:.1f} ms of Valkey's CPU, "
           f"99 of 100 less than {cpu[1]:.1f} ms, the longest {cpu[2]:.1f} ms; on the clock, with all else that runs "
           f"here, the longest {await slowest_us(valkey) / 1000:.1f} ms")  # fmt: skip
 
 
 async def building(valkey: Valkey, community: Community) -> None:
-    """A home feed from 5,000 people with 1,000 posts each."""
+    """A home feed from 5,000 users with 1,000 posts each."""
     dice, now = random.Random(4), Clock().now_ms()
     names = [f"m{i}" for i in range(MANY)]
     for i, name in enumerate(names):
@@ -88,7 +88,7 @@ async def building(valkey: Valkey, community: Community) -> None:
     before, began = await cpu_us(valkey), asyncio.get_running_loop().time()
     found, _ = await community.home.newest(names, 800)
     took, spent = asyncio.get_running_loop().time() - began, await cpu_us(valkey) - before
-    print(f"A home feed of {len(found)} from {MANY:,} people with {EACH:,} posts each: {took * 1000:.0f} ms, "
+    print(f"A home feed of {len(found)} from {MANY:,} users with {EACH:,} posts each: {took * 1000:.0f} ms, "
           f"{spent / 1000:.0f} ms of Valkey's CPU in {MANY:,} commands; the longest of them took "
           f"{await slowest_us(valkey) / 1000:.1f} ms on the clock\n")  # fmt: skip
 
@@ -117,7 +117,7 @@ async def famous(valkey: Valkey, community: Community) -> None:
     began = perf_counter()
     await HomeFeedUpdates(community.functions).add_new_posts()
     pushed, longest = perf_counter() - began, await slowest_us(valkey) / 1000
-    print(f"A post by someone with {FOLLOWERS:,} followers is answered in {star:.0f} µs, with one follower in "
+    print(f"A post by a user with {FOLLOWERS:,} followers is answered in {star:.0f} µs, with one follower in "
           f"{plain:.0f} µs. In the background it then reached the {READING:,} feeds that exist in "
           f"{pushed:.1f} s; the longest command took {longest:.1f} ms on the clock")  # fmt: skip
 

@@ -1,1 +1,1 @@
-"""What others do, written down straightforwardly, for benches to stand beside."""
+"""Reference implementations that benchmarks compare with."""

@@ -81,7 +81,7 @@ async def web(site: Site, place: Server | Cluster, valkey: Any) -> AsyncIterator
 
 
 async def reached(app: PageCacheMiddleware) -> None:
-    """Wait for its connection: a store that a busy machine does not reach in time is passed by, as one that is away."""
+    """Wait for its connection: a store that is not reached in time is bypassed, like an unavailable one."""
     async with within_time_limit():
         while True:
             with contextlib.suppress(Unavailable):
@@ -259,10 +259,10 @@ async def test_the_middleware_works_in_a_fastapi_application(place: Server | Clu
     app.add_middleware(PageCacheMiddleware, store=place.url)
     async with client_of(app) as web:
 
-        async def kept() -> bool:
+        async def is_stored() -> bool:
             return status(await web.get("/")).startswith("plaza; hit")
 
-        await eventually(kept)
+        await eventually(is_stored)
         assert (await web.get("/")).text == f"<p>{count}</p>"
 
 

@@ -279,10 +279,10 @@ async def test_only_pages_of_popular_items_are_stored(
 ) -> None:
     pages = PageCache(functions, PageCacheOptions(popular=3), clock)
     await redis_client.zadd(ITEM_VIEWS(), {"1": -9, "2": -8, "3": -7, "4": -6})
-    for item, kept in (("3", True), ("4", False), ("5", False)):
+    for item, stored in (("3", True), ("4", False), ("5", False)):
         served = await get(pages, render, page_hash([item]), item)
-        assert served.cache_status == ("fwd=uri-miss; stored" if kept else "fwd=bypass; detail=unpopular")
-        assert await redis_client.exists(CACHED_PAGE(page_hash([item]))) == kept
+        assert served.cache_status == ("fwd=uri-miss; stored" if stored else "fwd=bypass; detail=unpopular")
+        assert await redis_client.exists(CACHED_PAGE(page_hash([item]))) == stored
         assert served.etag, "it can be compared all the same"
 
 

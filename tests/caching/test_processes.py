@@ -41,12 +41,12 @@ def test_concurrent_misses_in_three_processes_cost_one_computation(server: Serve
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        said = [process.communicate(timeout=TIME_LIMIT_SECONDS)[0] for process in processes]
+        outputs = [process.communicate(timeout=TIME_LIMIT_SECONDS)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()
             process.wait()
-    assert said == ['<p>1</p> {"n":1}\n'] * 3
+    assert outputs == ['<p>1</p> {"n":1}\n'] * 3
     with server.redis_client() as redis_client:
         assert redis_client.get("pages computed") == redis_client.get("rows loaded") == "1"
 

@@ -34,7 +34,7 @@ class Part(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NewThing(msgspec.Struct, forbid_unknown_fields=True):
-    """What one says of a new thing."""
+    """Body to create a thing."""
 
     title: Annotated[str, Meta(min_length=1, max_length=20, description="What it is called.")]
     parts: list[Part] = []
@@ -57,7 +57,7 @@ class Things(msgspec.Struct):
 
 @dataclass
 class Shelf:
-    """What handlers work on, and what they did."""
+    """The things that handlers change, and the calls that they made."""
 
     things: list[Thing] = field(default_factory=list)
     calls: list[Request] = field(default_factory=list)
@@ -77,7 +77,7 @@ async def create(actor: Actor, body: NewThing, request: Request, shelf: Shelf) -
     if body.title == "taken":
         raise Conflict("There is one already.")
     if body.title == "away":
-        raise Unavailable("Valkey is away.")
+        raise Unavailable("Valkey is unavailable.")
     shelf.things.append(Thing(len(shelf.things) + 1, body.title, actor.name))
     return shelf.things[-1]
 
@@ -117,7 +117,7 @@ async def change(actor: Actor, thing: ThingId, body: Change) -> Change:
 
 @route.delete("/things/{thing}", access=AUTHENTICATED)
 async def remove(actor: Actor, thing: ThingId) -> None:
-    """Take a thing away."""
+    """Delete a thing."""
 
 
 @route.post("/things/{thing}/like", access=AUTHENTICATED)
@@ -160,7 +160,7 @@ ERRORS: dict[str, Exception] = {
     "gone": Gone("Over."),
     "forbidden": Forbidden("Not yours."),
     "fast": TooFast("Slower.", retry_after=2.1),
-    "away": Unavailable("Valkey is away.", retry_after=0.2),
+    "away": Unavailable("Valkey is unavailable.", retry_after=0.2),
     "lost": ConnectionLost("Valkey at db.internal:6379 closed the connection.", may_have_run=True),
     "bug": ZeroDivisionError("a secret of the inside"),
 }

@@ -142,10 +142,10 @@ async def test_messages_of_one_node_reach_subscribers_of_another(valkey: Valkey)
     async with valkey.subscribe("news") as messages, within_time_limit():
         for n, primary in enumerate(valkey.primaries()):
             # A message may be lost while the nodes still connect to each other, so it is sent again.
-            said = asyncio.create_task(_repeatedly(primary, "PUBLISH", "news", n))
+            publisher = asyncio.create_task(_repeatedly(primary, "PUBLISH", "news", n))
             while await anext(messages) != ("news", str(n)):
                 pass
-            said.cancel()
+            publisher.cancel()
 
 
 async def test_blocking_reads_go_to_the_node_of_their_key(valkey: Valkey) -> None:
@@ -236,18 +236,18 @@ async def test_closing_fails_calls_that_wait_for_a_slot(changing: Cluster) -> No
 
 
 async def test_a_key_of_a_migrating_slot_is_not_cached(moving: Valkey, changing: Cluster) -> None:
-    kept: dict[str, str] = {}
+    cached: dict[str, str] = {}
 
     def forget(keys: list[str] | None) -> None:
-        for key in list(kept) if keys is None else keys:
-            kept.pop(key, None)
+        for key in list(cached) if keys is None else keys:
+            cached.pop(key, None)
 
     moving.on_invalidate(forget)
     await moving.call("SET", "{a}x", 1)
     with Moved(changing, "{a}x") as move:
         move.some("{a}x")
-        assert await moving.tracked("GET", "{a}x", store=lambda reply: kept.setdefault("{a}x", reply)) == "1"
-        assert kept == {}
+        assert await moving.tracked("GET", "{a}x", store=lambda reply: cached.setdefault("{a}x", reply)) == "1"
+        assert cached == {}
 
 
 async def test_a_planned_failover_fails_no_call(moving: Valkey, changing: Cluster) -> None:

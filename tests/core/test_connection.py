@@ -233,4 +233,4 @@ async def test_not_ready_has_its_reason_for_operators_only(valkey: Valkey, serve
         finally:
             operator.config_set("min-replicas-to-write", 0)
     assert str(caught.value) == "Valkey cannot serve now: NOREPLICAS Not enough good replicas to write."
-    assert caught.value.detail == "Valkey is away or busy."
+    assert caught.value.detail == "Valkey is unavailable or busy."

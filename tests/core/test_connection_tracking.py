@@ -20,21 +20,21 @@ class Cache:
 
     def __init__(self, valkey: Valkey) -> None:
         self.valkey = valkey
-        self.kept: dict[str, Any] = {}
+        self.cached: dict[str, Any] = {}
         self.news: list[list[str] | None] = []
         self.stop = valkey.on_invalidate(self.changed)
 
     def changed(self, keys: list[str] | None) -> None:
         self.news.append(keys)
-        for key in list(self.kept) if keys is None else keys:
-            self.kept.pop(key, None)
+        for key in list(self.cached) if keys is None else keys:
+            self.cached.pop(key, None)
 
     async def get(self, key: str) -> Any:
-        if key in self.kept:
-            return self.kept[key]
+        if key in self.cached:
+            return self.cached[key]
 
         def keep(reply: Any) -> Any:
-            self.kept[key] = reply
+            self.cached[key] = reply
             return reply
 
         return await self.valkey.tracked("GET", key, store=keep)
@@ -51,13 +51,13 @@ async def test_a_cached_value_is_dropped_when_a_client_changes_it(valkey: Valkey
     with server.redis_client() as redis_client:
         redis_client.set("k", "one")
         assert await cache.get("k") == "one"
-        assert cache.kept == {"k": "one"}
+        assert cache.cached == {"k": "one"}
         redis_client.set("k", "two")
         await valkey.call("PING")  # the invalidation arrives on the same connection, before this reply
-        assert cache.kept == {}
+        assert cache.cached == {}
         assert await cache.get("k") == "two"
         await valkey.call("SET", "k", "three")  # own changes are reported too
-        assert cache.kept == {}
+        assert cache.cached == {}
 
 
 async def test_only_tracked_reads_are_tracked(valkey: Valkey) -> None:
@@ -86,8 +86,8 @@ async def test_a_change_right_after_a_read_leaves_nothing_stale(valkey: Valkey, 
     async with await connect_for_test(server.url) as other:
         await asyncio.gather(reader(), reader(), writer())
     await valkey.call("PING")
-    assert cache.kept
-    for key, value in cache.kept.items():
+    assert cache.cached
+    for key, value in cache.cached.items():
         assert value == await valkey.call("GET", key)
 
 
@@ -97,7 +97,7 @@ async def test_flushing_the_server_drops_everything(valkey: Valkey) -> None:
     await cache.get("k")
     await valkey.call("FLUSHALL")
     assert cache.news == [None]
-    assert cache.kept == {}
+    assert cache.cached == {}
 
 
 async def test_a_lost_connection_drops_everything_and_tracking_continues(server: Server) -> None:
@@ -125,7 +125,7 @@ async def test_a_failing_listener_does_not_stop_the_others(valkey: Valkey) -> No
     await valkey.call("SET", "k", 1)
     await cache.get("k")
     await valkey.call("SET", "k", 2)
-    assert cache.kept == {}
+    assert cache.cached == {}
     assert [type(failure) for failure in failures] == [ZeroDivisionError]
 
 

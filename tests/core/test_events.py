@@ -201,7 +201,7 @@ async def test_events_wait_while_a_service_is_unavailable(
         nonlocal outages
         outages -= 1
         if outages >= 0:
-            raise Unavailable("The database is away.")
+            raise Unavailable("The database is unavailable.")
 
     handler.before = away
     consumer = Consumer("news", "g", handler, max_tries=2, retry_seconds=0.01, stale_seconds=3)

@@ -180,7 +180,7 @@ async def test_server_timing_has_round_trips_and_time(server: Server) -> None:
 
 async def test_errors_do_not_reveal_the_address_of_valkey(client: httpx.AsyncClient) -> None:
     answer = await client.get("/errors/lost")
-    assert is_problem(answer, 503, "unavailable")["detail"] == "Valkey is away or busy."
+    assert is_problem(answer, 503, "unavailable")["detail"] == "Valkey is unavailable or busy."
     assert "db.internal" not in answer.text
     assert answer.headers["retry-after"] == "1"
 
@@ -289,10 +289,10 @@ async def test_the_client_is_the_rightmost_address_that_is_not_a_trusted_proxy(
 
 
 async def test_forwarded_headers_of_an_untrusted_peer_are_ignored(client: httpx.AsyncClient) -> None:
-    said = {"x-forwarded-for": "203.0.113.9", "x-forwarded-proto": "https"}
-    assert (await client.get("/me", headers=said)).json() == {"name": "ana", "address": "127.0.0.1", "secure": False}
+    headers = {"x-forwarded-for": "203.0.113.9", "x-forwarded-proto": "https"}
+    assert (await client.get("/me", headers=headers)).json() == {"name": "ana", "address": "127.0.0.1", "secure": False}
     async with client_of(app_of(settings=BEHIND_PROXY)) as behind:
-        assert (await behind.get("/me", headers=said)).json()["secure"] is True
+        assert (await behind.get("/me", headers=headers)).json()["secure"] is True
         assert (await behind.get("/me")).json()["secure"] is False
 
 

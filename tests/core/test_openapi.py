@@ -117,7 +117,7 @@ def test_bodies_and_responses_refer_to_the_types(document: dict[str, Any]) -> No
     body = create["requestBody"]["content"]["application/json"]["schema"]
     assert body == {"$ref": "#/components/schemas/NewThing"}
     schema = document["components"]["schemas"]["NewThing"]
-    assert schema["description"] == "What one says of a new thing."
+    assert schema["description"] == "Body to create a thing."
     assert schema["additionalProperties"] is False
     assert schema["properties"]["title"]["maxLength"] == 20
     assert operation(document, "patch", "/things/{thing}")["requestBody"]["required"] is False

@@ -11,7 +11,7 @@ from plaza.core.http.router import Router, TreeNode, decode_segment, encode_segm
 
 
 class CountingDict(dict[str, TreeNode[str]]):
-    """A node's literals that count how often someone looks."""
+    """A node's literals, with a count of lookups."""
 
     count = 0
 

@@ -76,9 +76,9 @@ def test_a_secret_is_generated_once_and_readable_by_its_owner_only(tmp_path: Pat
         made = set(pool.map(lambda _: settings.secret("api_key"), range(64)))
     assert len(made) == 1
     assert len(made.pop()) >= 32
-    kept = tmp_path / "var" / "api-key"
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert [p.name for p in kept.parent.iterdir()] == ["api-key"]
+    key_file = tmp_path / "var" / "api-key"
+    assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
+    assert [p.name for p in key_file.parent.iterdir()] == ["api-key"]
 
 
 def test_a_configured_secret_wins_and_leaves_no_file(tmp_path: Path) -> None:

@@ -366,8 +366,8 @@ def open_to_others(folder: Path) -> dict[str, int]:
 
 def full_text(error: BaseException | None) -> str:
     """Return an error with its causes, as a log shows it."""
-    said = ""
+    messages = ""
     while error is not None:
-        said += f"{error!r} {error} "
+        messages += f"{error!r} {error} "
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return said
+    return messages

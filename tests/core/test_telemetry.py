@@ -98,11 +98,11 @@ def test_lines_on_a_terminal_are_readable_text() -> None:
     program = "import structlog, plaza.core.telemetry as t; t.configure_logs(); structlog.get_logger().info('hi', a=1)"
     done = subprocess.run([sys.executable, "-c", program], stderr=slave, check=True)
     os.close(slave)
-    said = os.read(master, 4096).decode()
+    output = os.read(master, 4096).decode()
     os.close(master)
     assert done.returncode == 0
-    assert "hi" in said
-    assert not said.startswith("{")
+    assert "hi" in output
+    assert not output.startswith("{")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ class SampleActor:
 
 @dataclass
 class SampleRequest:
-    """A finished request, as `core/http/app.py` tells of it."""
+    """A finished request, as `core/http/app.py` reports it."""
 
     method: str = "GET"
     path: str = "/posts/7"

@@ -45,7 +45,7 @@ async def used_connection(port: int) -> tuple[asyncio.StreamReader, asyncio.Stre
 
 
 async def rest(reader: asyncio.StreamReader) -> bytes:
-    """What still comes until the server hangs up."""
+    """Return all bytes until the server closes the connection."""
     async with within_time_limit():
         return await reader.read()
 

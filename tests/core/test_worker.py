@@ -1,4 +1,4 @@
-"""Workers: real processes that are paused, killed and stopped, and a Valkey that goes away under them."""
+"""Workers: real processes that are paused, killed and stopped, and a Valkey that becomes unavailable while they run."""
 
 from __future__ import annotations
 

@@ -39,9 +39,9 @@ async def login(web: httpx.AsyncClient, name: str) -> httpx.Response:
 def problem(answer: httpx.Response, status: int, code: str = "") -> dict[str, Any]:
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"].startswith("application/problem+json")
-    said: dict[str, Any] = answer.json()
-    assert not code or said["code"] == code
-    return said
+    body: dict[str, Any] = answer.json()
+    assert not code or body["code"] == code
+    return body
 
 
 async def test_a_guest_views_an_item_and_orders_it(web: httpx.AsyncClient) -> None:

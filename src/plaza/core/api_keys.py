@@ -128,7 +128,7 @@ class ApiKeys:
             try:
                 await self._read()
             except (Unavailable, ReplyError) as error:
-                # Keys stay as they were: while Valkey is away, none can be revoked either.
+                # Keys stay as they were: while Valkey is unavailable, none can be revoked either.
                 log.warning("api_keys_unreadable", error=str(error))
                 self._changed.set()
                 await asyncio.sleep(RETRY_SECONDS)

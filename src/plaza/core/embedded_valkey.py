@@ -258,7 +258,7 @@ async def running_url(data_dir: Path) -> str | None:
         url = _url_file(data_dir).read_text().strip()
     except FileNotFoundError:
         return None
-    return url if await _state(url) != "away" else None
+    return url if await _state(url) != "unreachable" else None
 
 
 def is_owned(data_dir: Path) -> bool:
@@ -272,7 +272,7 @@ def _url_file(data_dir: Path) -> Path:
 
 
 async def _state(url: str) -> str:
-    """`ready`, `loading` or `away`. Uses a plain socket, because the real connection hides these states."""
+    """`ready`, `loading` or `unreachable`. Uses a plain socket, because the real connection hides these states."""
     parts = urlsplit(url)
     try:
         if parts.scheme == "unix":
@@ -280,7 +280,7 @@ async def _state(url: str) -> str:
         else:
             reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     except OSError:
-        return "away"
+        return "unreachable"
     try:
         if parts.password:
             writer.write(f"AUTH {parts.password}\r\n".encode())
@@ -288,12 +288,12 @@ async def _state(url: str) -> str:
         writer.write(b"PING\r\n")
         reply = await asyncio.wait_for(reader.readline(), 5)
     except (OSError, TimeoutError):
-        return "away"
+        return "unreachable"
     finally:
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
-    return {b"+PONG": "ready", b"-LOADI": "loading"}.get(reply.strip()[:6], "away")
+    return {b"+PONG": "ready", b"-LOADI": "loading"}.get(reply.strip()[:6], "unreachable")
 
 
 def _has_no_manifest(folder: Path) -> bool:

@@ -59,7 +59,7 @@ command('release', function(keys, args)
   return #pending_events
 end)
 
--- events_uncount_try: the last try does not count, because a service that the handler needs was away.
+-- events_uncount_try: the last try does not count, because a service that the handler needs was unavailable.
 -- KEYS stream   ARGV group, consumer, id
 command('uncount_try', function(keys, args)
   local owned, tries = is_owner(keys[1], args[1], args[2], args[3])

@@ -148,7 +148,7 @@ class Idempotency:
 
     async def _store(self, name: str, claim: str, request: IdempotentRequest, reply: BufferedResponse) -> None:
         stored = StoredResponse(request.request_hash, reply.status, stored_headers(reply.headers), reply.body)
-        # If Valkey is away now, the work is done all the same, and the caller gets the response.
+        # If Valkey is unavailable now, the work is done all the same, and the caller gets the response.
         with contextlib.suppress(Unavailable):
             await self._valkey.call("SET", name, _encode(stored), "IFEQ", claim, "PX", STORED_MS)
 

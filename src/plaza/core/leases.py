@@ -166,7 +166,7 @@ class LeaseRenewal:
 
 
 async def release_lease(functions: Functions, command: str, keys: list[str], lease: Lease) -> None:
-    """Give a lease back, also during cancellation. If Valkey is away, the lease expires."""
+    """Give a lease back, also during cancellation. If Valkey is unavailable, the lease expires."""
     with contextlib.suppress(Unavailable):
         await asyncio.shield(functions.run(command, keys, lease.token))
 

@@ -122,7 +122,7 @@ class Outbox:
         return task
 
     async def settle(self, entry: OutboxEntry, updates: PendingUpdates) -> None:
-        """Apply and settle until nothing is left to compute again. If a node is away, a worker does it later."""
+        """Apply and settle until nothing is left to compute again. If a node is unavailable, a worker does it later."""
         try:
             again: PendingUpdates | None = updates
             while again is not None:

@@ -26,7 +26,7 @@ log = structlog.get_logger("plaza.events")
 # How long one read blocks. An idle consumer costs one command in this time.
 BLOCK_SECONDS = 5.0
 
-# The longest pause between tries while a service that the handler needs is away.
+# The longest pause between tries while a service that the handler needs is unavailable.
 MAX_PAUSE_SECONDS = 15.0
 
 
@@ -44,7 +44,7 @@ class StreamConsumer:
         self._acks: list[asyncio.Future[Any]] = []
         self._claim_at = 0.0
         self._cursor = "0-0"
-        self._pauses = 0  # in a row, because a service was away
+        self._pauses = 0  # in a row, because a service was unavailable
         labels = (consumer.stream, consumer.group)
         self._done = metrics.EVENTS_HANDLED.labels(*labels, "done")
         self._failed = metrics.EVENTS_HANDLED.labels(*labels, "failed")
@@ -56,9 +56,9 @@ class StreamConsumer:
         self.stopping = True
 
     async def run(self) -> None:
-        """Handle events until stopped. Raises `Unavailable` when Valkey is away; the caller then calls it again."""
+        """Handle events until stopped. Raises `Unavailable` when Valkey is unavailable; the caller then calls it again."""
         await self._events.ensure_group(self.consumer.stream, self.consumer.group)
-        await self._release()  # the events of an earlier run that ended because Valkey was away
+        await self._release()  # the events of an earlier run that ended because Valkey was unavailable
         self._retries, self._claim_at, self._cursor = [], 0.0, "0-0"
         try:
             async with self._functions.valkey.blocking() as connection:
@@ -117,7 +117,7 @@ class StreamConsumer:
             outcomes = await asyncio.gather(*acks, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
-                raise outcome  # Valkey is away: `run` is started again
+                raise outcome  # Valkey is unavailable: `run` is started again
 
     async def _handle(self, event: Event) -> None:
         if event.tries > self.consumer.max_tries:

@@ -68,7 +68,7 @@ class Credentials:
         return right
 
     async def record_sign_in(self, username: str, result: str, address: str | None) -> None:
-        """Record a sign-in. A database that is away does not keep users out; the failure is in its metric."""
+        """Record a sign-in. Users can sign in while the database is unavailable; the metric counts the failure."""
         if self._log is not None:
             with contextlib.suppress(Unavailable):
                 await self._log.record(LogEntry(username, "sign_in", username, address or "", result))

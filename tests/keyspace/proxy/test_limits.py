@@ -99,7 +99,7 @@ async def _hang(server: Server, ana: ProxyClient, monkeypatch: pytest.MonkeyPatc
         patch.setattr(service, "TIMEOUT_SECONDS", 0.2)
         for path, body in (("/", ["ZCARD", "explore:feed"]), ("/multi-exec", [["ZCARD", "explore:feed"]])):
             away: httpx.Response = await ana.post(path, body)
-            assert (away.status_code, away.json()["error"]) == (503, "ERR Valkey is away or busy.")
+            assert (away.status_code, away.json()["error"]) == (503, "ERR Valkey is unavailable or busy.")
             assert away.headers["retry-after"]
     server.resume()
     assert await ana.run("ZCARD", "explore:feed") == 0
@@ -111,7 +111,7 @@ async def _fill(server: Server, ana: ProxyClient) -> None:
         redis_client.hset("user:ana", "username", "ana")
         redis_client.config_set("maxmemory", 1)
     full = await ana.post("/", write)
-    assert (full.status_code, full.json()["error"]) == (503, "ERR Valkey is away or busy.")
+    assert (full.status_code, full.json()["error"]) == (503, "ERR Valkey is unavailable or busy.")
     name, error = (await ana.post("/", [["HGET", "user:me", "username"], write])).json()
     assert name == "ana"
     assert error.startswith("OOM ")

@@ -1,7 +1,7 @@
 """The types of calls to Valkey: options, errors, pending calls and statistics.
 
 Errors say what the caller needs to decide: `may_have_run` is False only if no byte of the command was written, so
-repeating it is safe. Errors that mean "Valkey is away" are `Unavailable`: a request fails with 503.
+repeating it is safe. Errors that mean "Valkey is unavailable" are `Unavailable`: a request fails with 503.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class ReplyError(Exception):
 
 
 class ValkeyUnavailable(Unavailable):
-    """Valkey is away. The error's text names the address and the reason, for logs; HTTP clients get only `detail`."""
+    """Valkey is unavailable. The error's text names the address and the reason, for logs; HTTP clients get only `detail`."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self.detail = "Valkey is away or busy."
+        self.detail = "Valkey is unavailable or busy."
 
 
 class ConnectionLost(ValkeyUnavailable):

@@ -20,7 +20,7 @@ from plaza.core.valkey.connection import OnErrorReply
 from plaza.core.valkey.slots import SLOTS, key_slot
 from plaza.core.valkey.standalone import StandaloneValkey
 
-# The shortest time between two reloads of the table: normally, and while a primary is away.
+# The shortest time between two reloads of the table: normally, and while a primary is unavailable.
 _RELOAD_SECONDS = 0.05
 _RELOAD_WHILE_DOWN_SECONDS = 0.3
 
@@ -81,7 +81,7 @@ class ClusterTopology:
         self._changed.set()
 
     async def watch(self) -> None:
-        """Reload the table after every change, and regularly while a primary is away."""
+        """Reload the table after every change, and regularly while a primary is unavailable."""
         while True:
             await self._changed.wait()
             self._changed.clear()
