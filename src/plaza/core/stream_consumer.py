@@ -56,7 +56,7 @@ class StreamConsumer:
         self.stopping = True
 
     async def run(self) -> None:
-        """Handle events until stopped. Raises `Unavailable` when Valkey is unavailable; the caller then calls it again."""
+        """Handle events until stopped. Raises `Unavailable` when Valkey is; the caller then calls it again."""
         await self._events.ensure_group(self.consumer.stream, self.consumer.group)
         await self._release()  # the events of an earlier run that ended because Valkey was unavailable
         self._retries, self._claim_at, self._cursor = [], 0.0, "0-0"

@@ -31,7 +31,7 @@ class ReplyError(Exception):
 
 
 class ValkeyUnavailable(Unavailable):
-    """Valkey is unavailable. The error's text names the address and the reason, for logs; HTTP clients get only `detail`."""
+    """Valkey is unavailable. Its text has the address and the reason, for logs; HTTP clients get only `detail`."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

@@ -1,7 +1,7 @@
 """`ClusterValkey`: the `Valkey` interface for a cluster.
 
 Every node has one shared connection, and `cluster_topology.py` knows the node of each slot. A redirected command did
-not run, so it is sent again to the right node within its timeout (`cluster_redirects.py`). A command in flight on a
+not run, so it is sent again to the right node within its timeout (`redirect_follower.py`). A command in flight on a
 broken connection may have run, so it is never sent again. Callers see none of this.
 """
 
@@ -27,12 +27,12 @@ from plaza.core.valkey.calls import (
 from plaza.core.valkey.client import Valkey
 from plaza.core.valkey.cluster_batch import ClusterBatch
 from plaza.core.valkey.cluster_blocking import ClusterBlocking
-from plaza.core.valkey.cluster_redirects import RedirectFollower
 from plaza.core.valkey.cluster_topology import ClusterTopology
 from plaza.core.valkey.command_guard import ALLOWED_NAMES, check_all_allowed, check_allowed
 from plaza.core.valkey.connection import Connection, pack
 from plaza.core.valkey.dedicated import Subscription
-from plaza.core.valkey.redirects import resend
+from plaza.core.valkey.redirect_errors import resend
+from plaza.core.valkey.redirect_follower import RedirectFollower
 from plaza.core.valkey.slots import common_slot, first_key
 from plaza.core.valkey.standalone import EXEC, MULTI, StandaloneValkey, resolved_future
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from plaza.core.valkey.calls import all_or_first_error, with_command
 from plaza.core.valkey.connection import Connection
-from plaza.core.valkey.redirects import is_redirect, resend, single_reply
+from plaza.core.valkey.redirect_errors import is_redirect, resend, single_reply
 
 if TYPE_CHECKING:
     from plaza.core.valkey.cluster import ClusterValkey

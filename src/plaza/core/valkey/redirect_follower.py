@@ -12,7 +12,7 @@ from typing import Any
 from plaza.core.valkey.calls import REQUEST_USAGE, ConnectionLost, NotReady, PendingCall, ReplyError, fail
 from plaza.core.valkey.cluster_topology import ClusterTopology, StartTask
 from plaza.core.valkey.connection import Connection
-from plaza.core.valkey.redirects import Resend, is_redirect, out_of_time, resend, single_reply
+from plaza.core.valkey.redirect_errors import Resend, is_redirect, out_of_time, resend, single_reply
 
 # The first redirections are followed at once. After that the cluster is changing, and each retry waits longer.
 _IMMEDIATE_RETRIES = 2
