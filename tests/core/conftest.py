@@ -10,7 +10,7 @@ import uvloop
 
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from tests.core.sample_migrations import BEDS, with_garden
+from tests.core.sample_migrations import PARENTS, sample_folders
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
@@ -24,9 +24,9 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> d
 
 @pytest.fixture
 async def sample_sql(sql_settings: Settings, busy_disk: None) -> AsyncIterator[Sql]:
-    """A database with the sample tables, and one bed with five free places."""
-    sql = await Sql.open(sql_settings, with_garden())
+    """A database with the sample tables, and one parent whose amount is 5."""
+    sql = await Sql.open(sql_settings, sample_folders())
     async with sql.begin() as tx:
-        await tx.execute(BEDS.insert().values(id=1, name="roses", free=5))
+        await tx.execute(PARENTS.insert().values(id=1, name="p1", amount=5))
     yield sql
     await sql.close()

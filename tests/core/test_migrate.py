@@ -20,7 +20,7 @@ from plaza.core import migrate
 from plaza.core.errors import OperatorError, SettingError, Unavailable
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from tests.core.sample_migrations import BEDS, FOLDER, PLANTS, free
+from tests.core.sample_migrations import CHILDREN, FOLDER, PARENTS, fetch_amount
 from tests.processes import run_program
 from tests.timeouts import within_time_limit
 
@@ -28,21 +28,21 @@ from tests.timeouts import within_time_limit
 async def test_each_domain_is_migrated_on_its_own_branch(sample_sql: Sql) -> None:
     async with sample_sql.read() as tx:
         heads = (await tx.execute(text("SELECT version_num FROM alembic_version"))).scalars().all()
-    assert {"core_0001", "garden_0002"} <= set(heads)
+    assert {"core_0001", "sample_0002"} <= set(heads)
 
 
 async def test_an_older_database_is_upgraded_and_keeps_its_rows(sql_settings: Settings, tmp_path: Path) -> None:
     older = tmp_path / "older"
     older.mkdir()
-    (older / "garden_0001_beds.py").write_text((FOLDER / "garden_0001_beds.py").read_text())
+    (older / "sample_0001_parents.py").write_text((FOLDER / "sample_0001_parents.py").read_text())
     sql = await Sql.open(sql_settings, [older])
     async with sql.begin() as tx:
-        await tx.execute(BEDS.insert().values(id=1, name="roses", free=5))
+        await tx.execute(PARENTS.insert().values(id=1, name="p1", amount=5))
     await sql.close()
     sql = await Sql.open(sql_settings, [FOLDER])
     async with sql.begin() as tx:
-        await tx.execute(PLANTS.insert().values(bed=1, name="ivy"))
-    assert await free(sql) == 5
+        await tx.execute(CHILDREN.insert().values(parent=1, name="c1"))
+    assert await fetch_amount(sql) == 5
     await sql.close()
 
 
@@ -51,10 +51,10 @@ async def test_a_database_newer_than_the_code_is_rejected_and_unchanged(
 ) -> None:
     older = tmp_path / "older"
     older.mkdir()
-    (older / "garden_0001_beds.py").write_text((FOLDER / "garden_0001_beds.py").read_text())
-    with pytest.raises(SettingError, match=r"newer than this Plaza.*garden_0002.*backup"):
+    (older / "sample_0001_parents.py").write_text((FOLDER / "sample_0001_parents.py").read_text())
+    with pytest.raises(SettingError, match=r"newer than this Plaza.*sample_0002.*backup"):
         await Sql.open(sql_settings, [*migrate.migration_folders(), older])
-    assert await free(sample_sql) == 5
+    assert await fetch_amount(sample_sql) == 5
 
 
 async def test_a_failed_migration_leaves_the_database_unchanged(sql_settings: Settings, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from plaza.core.errors import SettingError, Unavailable
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.sqlite import SqliteConnections
-from tests.core.sample_migrations import BEDS, PLANTS, free, with_garden
+from tests.core.sample_migrations import CHILDREN, PARENTS, fetch_amount, sample_folders
 from tests.postgres import Postgres
 from tests.processes import run_program
 from tests.servers import free_port
@@ -32,31 +32,31 @@ from tests.waiting import eventually
 
 async def test_a_transaction_is_atomic(sample_sql: Sql) -> None:
     async with sample_sql.begin() as tx:
-        await tx.execute(PLANTS.insert().values(bed=1, name="ivy"))
-        await tx.execute(update(BEDS).values(free=4))
+        await tx.execute(CHILDREN.insert().values(parent=1, name="c1"))
+        await tx.execute(update(PARENTS).values(amount=4))
 
     async def fail_half_way() -> None:
         async with sample_sql.begin() as tx:
-            await tx.execute(PLANTS.insert().values(bed=1, name="moss"))
-            await tx.execute(update(BEDS).values(free=3))
+            await tx.execute(CHILDREN.insert().values(parent=1, name="c2"))
+            await tx.execute(update(PARENTS).values(amount=3))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         await fail_half_way()
     async with sample_sql.read() as tx:
-        assert (await tx.execute(select(PLANTS.c.name))).scalars().all() == ["ivy"]
-    assert await free(sample_sql) == 4
+        assert (await tx.execute(select(CHILDREN.c.name))).scalars().all() == ["c1"]
+    assert await fetch_amount(sample_sql) == 4
 
 
 async def test_a_hundred_concurrent_writers_queue_and_none_fails(sample_sql: Sql) -> None:
     async def take_and_give_back() -> None:
         async with sample_sql.begin() as tx:
-            await tx.execute(update(BEDS).values(free=BEDS.c.free - 1))
+            await tx.execute(update(PARENTS).values(amount=PARENTS.c.amount - 1))
             await asyncio.sleep(0)  # others run here
-            await tx.execute(update(BEDS).values(free=BEDS.c.free + 2))
+            await tx.execute(update(PARENTS).values(amount=PARENTS.c.amount + 2))
 
     await asyncio.gather(*(take_and_give_back() for _ in range(100)))
-    assert await free(sample_sql) == 105
+    assert await fetch_amount(sample_sql) == 105
 
 
 async def test_writers_of_other_processes_queue_too(sample_sql: Sql, sql_settings: Settings) -> None:
@@ -75,39 +75,39 @@ async def test_writers_of_other_processes_queue_too(sample_sql: Sql, sql_setting
             for _ in range(50):
                 async with sql.begin() as tx:
                     # A read, then a write: this fails at once in SQLite if the transaction began as a reader.
-                    have = (await tx.execute(text("SELECT free FROM beds FOR UPDATE" if sql.dialect == "postgresql"
-                                                  else "SELECT free FROM beds"))).scalar_one()
-                    await tx.execute(text("UPDATE beds SET free = :n"), {{"n": have + 1}})
+                    have = (await tx.execute(text("SELECT amount FROM parents FOR UPDATE" if sql.dialect == "postgresql"
+                                                  else "SELECT amount FROM parents"))).scalar_one()
+                    await tx.execute(text("UPDATE parents SET amount = :n"), {{"n": have + 1}})
             await sql.close()
 
         asyncio.run(main())
     """
     await asyncio.gather(*(run_program(program) for _ in range(2)))
-    assert await free(sample_sql) == 105
+    assert await fetch_amount(sample_sql) == 105
 
 
 async def test_a_reader_never_waits_for_a_writer_and_sees_one_snapshot(sample_sql: Sql) -> None:
     async with sample_sql.begin() as writer:
-        await writer.execute(update(BEDS).values(free=1))
+        await writer.execute(update(PARENTS).values(amount=1))
         async with sample_sql.read() as reader:
-            assert (await reader.execute(select(BEDS.c.free))).scalar_one() == 5
+            assert (await reader.execute(select(PARENTS.c.amount))).scalar_one() == 5
             await writer.commit()
-            assert (await reader.execute(select(BEDS.c.free))).scalar_one() == 5
-    assert await free(sample_sql) == 1
+            assert (await reader.execute(select(PARENTS.c.amount))).scalar_one() == 5
+    assert await fetch_amount(sample_sql) == 1
 
 
 async def test_a_read_cannot_write(sample_sql: Sql) -> None:
     with pytest.raises(exc.DBAPIError, match=r"(?i)read-?only"):
         async with sample_sql.read() as tx:
-            await tx.execute(update(BEDS).values(free=0))
-    assert await free(sample_sql) == 5
+            await tx.execute(update(PARENTS).values(amount=0))
+    assert await fetch_amount(sample_sql) == 5
 
 
 async def test_constraint_errors_are_not_converted(sample_sql: Sql) -> None:
     for statement in (
-        PLANTS.insert().values(bed=99, name="a plant in no bed"),
-        BEDS.insert().values(name="roses", free=1),
-        update(BEDS).values(free=-1),
+        CHILDREN.insert().values(parent=99, name="no such parent"),
+        PARENTS.insert().values(name="p1", amount=1),
+        update(PARENTS).values(amount=-1),
     ):
         with pytest.raises(exc.IntegrityError):
             async with sample_sql.begin() as tx:
@@ -115,10 +115,10 @@ async def test_constraint_errors_are_not_converted(sample_sql: Sql) -> None:
 
 
 async def test_an_insert_can_update_an_existing_row(sample_sql: Sql) -> None:
-    insert = sample_sql.insert(BEDS).values(id=1, name="roses", free=9)
+    insert = sample_sql.insert(PARENTS).values(id=1, name="p1", amount=9)
     async with sample_sql.begin() as tx:
-        await tx.execute(insert.on_conflict_do_update(index_elements=["id"], set_={"free": insert.excluded.free}))
-    assert await free(sample_sql) == 9
+        await tx.execute(insert.on_conflict_do_update(index_elements=["id"], set_={"amount": insert.excluded.amount}))
+    assert await fetch_amount(sample_sql) == 9
 
 
 async def test_a_cancelled_writer_is_rolled_back_and_unblocks_the_next(sample_sql: Sql) -> None:
@@ -126,7 +126,7 @@ async def test_a_cancelled_writer_is_rolled_back_and_unblocks_the_next(sample_sq
 
     async def stall() -> None:
         async with sample_sql.begin() as tx:
-            await tx.execute(update(BEDS).values(free=0))
+            await tx.execute(update(PARENTS).values(amount=0))
             inside.set()
             await asyncio.sleep(60)
 
@@ -136,14 +136,14 @@ async def test_a_cancelled_writer_is_rolled_back_and_unblocks_the_next(sample_sq
     with pytest.raises(asyncio.CancelledError):
         await writer
     async with within_time_limit(), sample_sql.begin() as tx:
-        await tx.execute(update(BEDS).values(free=BEDS.c.free + 1))
-    assert await free(sample_sql) == 6
+        await tx.execute(update(PARENTS).values(amount=PARENTS.c.amount + 1))
+    assert await fetch_amount(sample_sql) == 6
 
 
 async def test_cancelling_writers_never_blocks_the_database(sample_sql: Sql) -> None:
     async def write() -> None:
         async with sample_sql.begin() as tx:
-            await tx.execute(update(BEDS).values(free=BEDS.c.free + 1))
+            await tx.execute(update(PARENTS).values(amount=PARENTS.c.amount + 1))
 
     for round_ in range(30):
         writers = [asyncio.create_task(write()) for _ in range(5)]
@@ -153,9 +153,9 @@ async def test_cancelling_writers_never_blocks_the_database(sample_sql: Sql) -> 
             writer.cancel()
         await asyncio.gather(*writers, return_exceptions=True)
     async with within_time_limit():
-        before = await free(sample_sql)
+        before = await fetch_amount(sample_sql)
         await write()
-    assert await free(sample_sql) == before + 1
+    assert await fetch_amount(sample_sql) == before + 1
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
@@ -256,16 +256,16 @@ async def test_a_lost_connection_is_unavailable_and_the_next_call_recovers(postg
 
 async def test_a_deadlock_is_unavailable_so_that_the_caller_tries_again(postgres: Postgres, tmp_path: Path) -> None:
     async with postgres.database() as url:
-        sql = await Sql.open(Settings(data_dir=tmp_path, database_url=url), with_garden())
+        sql = await Sql.open(Settings(data_dir=tmp_path, database_url=url), sample_folders())
         async with sql.begin() as tx:
-            await tx.execute(BEDS.insert().values([{"id": i, "name": str(i), "free": 0} for i in (1, 2)]))
+            await tx.execute(PARENTS.insert().values([{"id": i, "name": str(i), "amount": 0} for i in (1, 2)]))
         both = asyncio.Barrier(2)
 
         async def lock(first: int, second: int) -> None:
             async with sql.begin() as tx:
-                await tx.execute(select(BEDS).where(BEDS.c.id == first).with_for_update())
+                await tx.execute(select(PARENTS).where(PARENTS.c.id == first).with_for_update())
                 await both.wait()
-                await tx.execute(select(BEDS).where(BEDS.c.id == second).with_for_update())
+                await tx.execute(select(PARENTS).where(PARENTS.c.id == second).with_for_update())
 
         ends = await asyncio.gather(lock(1, 2), lock(2, 1), return_exceptions=True)
         assert sorted(type(end).__name__ for end in ends) == ["NoneType", "Unavailable"]
@@ -356,7 +356,7 @@ async def test_the_error_of_a_wrong_database_url_does_not_contain_it(tmp_path: P
 async def test_parameters_are_not_in_the_error_of_a_statement(sample_sql: Sql) -> None:
     with pytest.raises(exc.IntegrityError) as caught:
         async with sample_sql.begin() as tx:
-            await tx.execute(PLANTS.insert().values(bed=99, name="hunter2"))
+            await tx.execute(CHILDREN.insert().values(parent=99, name="hunter2"))
     assert "hunter2" not in str(caught.value)
 
 

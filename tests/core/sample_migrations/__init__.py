@@ -1,4 +1,4 @@
-"""A domain that only tests have: two tables in two revisions, on a branch of its own."""
+"""A domain for tests: two tables in two revisions, on a branch of its own."""
 
 from pathlib import Path
 
@@ -10,26 +10,27 @@ from plaza.core.sql import Sql, metadata
 FOLDER = Path(__file__).parent / "migrations" / "versions"
 
 TABLES = metadata()
-BEDS = Table(
-    "beds",
+PARENTS = Table(
+    "parents",
     TABLES,
     Column("id", Integer, primary_key=True),
     Column("name", String(50), unique=True, nullable=False),
-    Column("free", Integer, nullable=False),
+    Column("amount", Integer, nullable=False),
 )
-PLANTS = Table(
-    "plants",
+CHILDREN = Table(
+    "children",
     TABLES,
     Column("id", Integer, primary_key=True),
-    Column("bed", Integer, ForeignKey("beds.id"), nullable=False),
+    Column("parent", Integer, ForeignKey("parents.id"), nullable=False),
     Column("name", String(50), nullable=False),
 )
 
 
-def with_garden() -> list[Path]:
+def sample_folders() -> list[Path]:
+    """The folders of all migrations, with the sample domain's."""
     return [*migrate.migration_folders(), FOLDER]
 
 
-async def free(sql: Sql) -> int:
+async def fetch_amount(sql: Sql) -> int:
     async with sql.read() as tx:
-        return int((await tx.execute(select(BEDS.c.free))).scalar_one())
+        return int((await tx.execute(select(PARENTS.c.amount))).scalar_one())

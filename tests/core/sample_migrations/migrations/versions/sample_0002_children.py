@@ -1,22 +1,22 @@
-"""Plants, each in a bed."""
+"""The table `children`, each row with a parent."""
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "garden_0002"
-down_revision = "garden_0001"
+revision = "sample_0002"
+down_revision = "sample_0001"
 branch_labels = None
 depends_on = None
 
 
 def upgrade() -> None:
     op.create_table(
-        "plants",
+        "children",
         sa.Column("id", sa.Integer, primary_key=True),
-        sa.Column("bed", sa.Integer, sa.ForeignKey("beds.id", name="fk_plants_bed"), nullable=False),
+        sa.Column("parent", sa.Integer, sa.ForeignKey("parents.id", name="fk_children_parent"), nullable=False),
         sa.Column("name", sa.String(50), nullable=False),
     )
 
 
 def downgrade() -> None:
-    op.drop_table("plants")
+    op.drop_table("children")
