@@ -29,7 +29,7 @@ BATCH = 250
 
 
 @dataclass(slots=True)
-class Cost:
+class LoadCost:
     """Seconds spent on a number of records."""
 
     records: int = 0
@@ -72,7 +72,7 @@ async def loaded_demo() -> AsyncIterator[tuple[Plaza, SocialLoader]]:
 
 
 async def run() -> None:
-    users, at_once, by_record, follows = Cost(), Cost(), Cost(), Cost()
+    users, at_once, by_record, follows = LoadCost(), LoadCost(), LoadCost(), LoadCost()
     async with loaded_demo() as (plaza, loader), loaded_demo() as (other_plaza, other_loader):
         for batch in range(USERS // BATCH):
             await users.add(plaza, loader.users, batch, BATCH)

@@ -17,7 +17,7 @@ from typing import Any
 import uvloop
 
 from bench.load import Measured, measure, post, server
-from bench.web_servers import APPS, AUTH, Article, plaza
+from bench.web_servers import APPS, AUTH, BenchArticle, plaza
 from plaza.core.http.app import App
 from plaza.core.http.body_reader import read_body
 from plaza.core.http.request import Request
@@ -69,7 +69,7 @@ async def stages() -> dict[str, float]:
     bound = app._find(request).methods["POST"]
     request.actor = app.authorizer.auth.actor(request.headers)
     request.body = BODY
-    response = bound.encode(Article(1, "A lamp", "https://example.org/lamp", ["home"], "user:ana", 1, 1.5))
+    response = bound.encode(BenchArticle(1, "A lamp", "https://example.org/lamp", ["home"], "user:ana", 1, 1.5))
     observer = app.observer
     assert observer is not None
     return {
@@ -78,7 +78,9 @@ async def stages() -> dict[str, float]:
         "credentials": await _time(lambda: app.authorizer.auth.actor(request.headers)),
         "body, its limit and its timeout": await _time_async(lambda: read_body(request.headers, receive, 1024 * 1024)),
         "binding and decoding": await _time(lambda: bound.arguments(request)),
-        "encoding the response": await _time(lambda: bound.encode(Article(1, "A", "b", ["c"], "user:ana", 1, 1.5))),
+        "encoding the response": await _time(
+            lambda: bound.encode(BenchArticle(1, "A", "b", ["c"], "user:ana", 1, 1.5))
+        ),
         "headers, Server-Timing, sending": await _time_async(
             lambda: app.sender.send(request, response, 0.0, receive, send)
         ),

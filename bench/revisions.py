@@ -33,7 +33,7 @@ REQUESTS, ROUNDS, CONNECTIONS = 1_920, 9, 32
 
 
 @dataclass(frozen=True)
-class Checkout:
+class RevisionServer:
     """A running server of one revision, with tokens of its users and the ids of what they made."""
 
     port: int
@@ -55,7 +55,7 @@ class Checkout:
 
 
 @contextlib.contextmanager
-def _serving(folder: Path, data: Path) -> Iterator[Checkout]:
+def _serving(folder: Path, data: Path) -> Iterator[RevisionServer]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -69,7 +69,7 @@ def _serving(folder: Path, data: Path) -> Iterator[Checkout]:
             _wait_until_ready(port)
             tokens = _register(port)
             posts = _fill(port, tokens)
-            yield Checkout(port, psutil.Process(child.pid), tokens, posts)
+            yield RevisionServer(port, psutil.Process(child.pid), tokens, posts)
         finally:
             child.send_signal(signal.SIGTERM)
 
@@ -119,7 +119,7 @@ def _fill(port: int, tokens: Sequence[str]) -> list[str]:
     return posts
 
 
-def _paths(checkout: Checkout) -> dict[str, tuple[bytes, list[bytes]]]:
+def _paths(checkout: RevisionServer) -> dict[str, tuple[bytes, list[bytes]]]:
     """The requests of every path, with how a good answer starts."""
     authorization = [f"authorization: Bearer {token}" for token in checkout.tokens]
     ok = b"HTTP/1.1 200"
@@ -158,7 +158,7 @@ def _paths(checkout: Checkout) -> dict[str, tuple[bytes, list[bytes]]]:
     }
 
 
-def _cost(checkout: Checkout, expect: bytes, requests: list[bytes]) -> tuple[float, float]:
+def _cost(checkout: RevisionServer, expect: bytes, requests: list[bytes]) -> tuple[float, float]:
     """The µs per request of the service and of Valkey."""
     before = checkout.cpu_seconds()
     uvloop.run(load(checkout.port, requests, expect, REQUESTS, CONNECTIONS))
@@ -166,7 +166,7 @@ def _cost(checkout: Checkout, expect: bytes, requests: list[bytes]) -> tuple[flo
     return (after[0] - before[0]) / REQUESTS * 1e6, (after[1] - before[1]) / REQUESTS * 1e6
 
 
-def _compare(mine: Checkout, other: Checkout, wanted: Sequence[str]) -> None:
+def _compare(mine: RevisionServer, other: RevisionServer, wanted: Sequence[str]) -> None:
     print(f"{'path':20}{'service + Valkey, µs':>22}{'other':>12}{'ratio':>8}")
     others = _paths(other)
     for name, (expect, requests) in _paths(mine).items():

@@ -35,7 +35,7 @@ class BenchUser:
         return request("GET", path, b"", self.cookie if path.startswith(("/app", "/shop")) else self.token)
 
 
-class Community:
+class PagesCommunity:
     """Users with tokens and sessions, and content for every page."""
 
     def __init__(self, url: str, key: str) -> None:
@@ -110,12 +110,12 @@ class Community:
 
 
 @contextmanager
-def running() -> Iterator[tuple[Community, int, psutil.Process]]:
+def running() -> Iterator[tuple[PagesCommunity, int, psutil.Process]]:
     with tempfile.TemporaryDirectory() as folder:
         server = ServerProcess(Path(folder) / "var", "serve", "--empty", PLAZA_RATE_LIMITS="off")
         try:
             server.wait_for("Ctrl-C stops it.")
-            community = Community(server.url, (server.data_dir / "api-key").read_text().strip())
+            community = PagesCommunity(server.url, (server.data_dir / "api-key").read_text().strip())
             community.fill()
             yield community, int(server.url.rpartition(":")[2]), psutil.Process(server.process.pid)
         finally:

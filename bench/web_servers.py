@@ -33,13 +33,13 @@ AUTH = Auth(SETTINGS)
 Title = Annotated[str, Meta(min_length=1, max_length=300)]
 
 
-class NewArticle(msgspec.Struct, forbid_unknown_fields=True):
+class NewBenchArticle(msgspec.Struct, forbid_unknown_fields=True):
     title: Title
     link: Annotated[str, Meta(max_length=2000)]
     groups: list[str] = []
 
 
-class Article(msgspec.Struct):
+class BenchArticle(msgspec.Struct):
     id: int
     title: str
     link: str
@@ -73,14 +73,14 @@ def templates() -> list[str]:
 
 
 def bare() -> Any:
-    decode, encode = msgspec.json.Decoder(NewArticle).decode, msgspec.json.Encoder().encode
+    decode, encode = msgspec.json.Decoder(NewBenchArticle).decode, msgspec.json.Encoder().encode
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return
         message = await receive()
         body = decode(message["body"])
-        payload = encode(Article(1, body.title, body.link, body.groups, "user:ana", 1, 1.5))
+        payload = encode(BenchArticle(1, body.title, body.link, body.groups, "user:ana", 1, 1.5))
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(payload))]
         await send({"type": "http.response.start", "status": 201, "headers": headers})
         await send({"type": "http.response.body", "body": payload})
@@ -91,13 +91,13 @@ def bare() -> Any:
 def plaza() -> Any:
     route = Routes("bench")
 
-    async def other(actor: Actor | None) -> Article:
+    async def other(actor: Actor | None) -> BenchArticle:
         raise NotImplementedError
 
-    async def other_id(id: str, actor: Actor | None) -> Article:
+    async def other_id(id: str, actor: Actor | None) -> BenchArticle:
         raise NotImplementedError
 
-    async def other_name(id: str, name: str, actor: Actor | None) -> Article:
+    async def other_name(id: str, name: str, actor: Actor | None) -> BenchArticle:
         raise NotImplementedError
 
     by_depth: list[Callable[..., Any]] = [other, other_id, other_name]
@@ -105,8 +105,8 @@ def plaza() -> Any:
         route.get(template, access=PUBLIC)(by_depth[template.count("{")])
 
     @route.post("/articles", access=AUTHENTICATED, status=201)
-    async def create(actor: Actor, body: NewArticle) -> Article:
-        return Article(1, body.title, body.link, body.groups, f"user:{actor.name}", 1, 1.5)
+    async def create(actor: Actor, body: NewBenchArticle) -> BenchArticle:
+        return BenchArticle(1, body.title, body.link, body.groups, f"user:{actor.name}", 1, 1.5)
 
     log = open(os.devnull, "w")  # noqa: SIM115
     return make_app([route], auth=AUTH, settings=SETTINGS, observer=RequestLog(log, pretty=False))
@@ -138,24 +138,24 @@ def fast_api() -> Any:
 
 def falcon_asgi() -> Any:
     app: Any = falcon.asgi.App()
-    decode, encode = msgspec.json.Decoder(NewArticle).decode, msgspec.json.Encoder().encode
+    decode, encode = msgspec.json.Decoder(NewBenchArticle).decode, msgspec.json.Encoder().encode
     seen: dict[str, str] = {}
 
     class Other:
         async def on_get(self, req: Any, resp: Any, **path: str) -> None:
             raise NotImplementedError
 
-    class Articles:
+    class ArticlesResource:
         async def on_post(self, req: Any, resp: Any) -> None:
             name = seen.setdefault(req.auth, "ana")
             body = decode(await req.stream.read())
             resp.status = 201
             resp.content_type = "application/json"
-            resp.data = encode(Article(1, body.title, body.link, body.groups, f"user:{name}", 1, 1.5))
+            resp.data = encode(BenchArticle(1, body.title, body.link, body.groups, f"user:{name}", 1, 1.5))
 
     for template in templates()[:-1]:
         app.add_route(template, Other())
-    app.add_route("/articles", Articles())
+    app.add_route("/articles", ArticlesResource())
     return app
 
 

@@ -20,6 +20,10 @@ import psutil
 from tests.timeouts import TIME_LIMIT_SECONDS
 
 
+class SimulatedCrash(Exception):
+    """Raised by a test where it simulates that the process is killed."""
+
+
 def environment(data_dir: Path, **settings: str) -> dict[str, str]:
     """An environment with only these settings, without the demo by default."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PLAZA_")}

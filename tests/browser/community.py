@@ -23,7 +23,7 @@ EVIL = (
 )
 
 
-class Community:
+class BrowserCommunity:
     """A server with users, posts, articles, challenges, events and items, and the tokens of the users."""
 
     def __init__(self, server: ServerProcess) -> None:
@@ -86,10 +86,10 @@ class Community:
 
 
 @contextmanager
-def community(data_dir: Path) -> Iterator[Community]:
+def community(data_dir: Path) -> Iterator[BrowserCommunity]:
     server = ServerProcess(data_dir, "serve", "--empty", PLAZA_RATE_LIMITS="off")
     try:
-        running = Community(server.wait_for("Ctrl-C stops it."))
+        running = BrowserCommunity(server.wait_for("Ctrl-C stops it."))
         running.fill()
         yield running
         running.api.close()

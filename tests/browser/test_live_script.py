@@ -35,7 +35,7 @@ COUNT_PENDING_REQUESTS = """
 """
 
 
-class Audience:
+class AudiencePage:
     """A page that includes the script, and the figures of its event."""
 
     def __init__(self, browser: Browser, server: ServerProcess, event: str) -> None:
@@ -87,13 +87,13 @@ class Audience:
 
 
 @pytest.fixture
-def audience(browser: Browser, server: ServerProcess, request: pytest.FixtureRequest) -> Iterator[Audience]:
-    audience = Audience(browser, server, request.node.name[5:40])
+def audience(browser: Browser, server: ServerProcess, request: pytest.FixtureRequest) -> Iterator[AudiencePage]:
+    audience = AudiencePage(browser, server, request.node.name[5:40])
     yield audience
     audience.context.close()
 
 
-def test_a_page_is_a_viewer_until_it_is_closed(audience: Audience) -> None:
+def test_a_page_is_a_viewer_until_it_is_closed(audience: AudiencePage) -> None:
     audience.watch()
     audience.until(lambda: audience.active() == audience.beats() == 1)
     assert [request.url.rsplit("/", 1)[1] for request in audience.requests[1:]] == [
@@ -110,7 +110,7 @@ def test_a_page_is_a_viewer_until_it_is_closed(audience: Audience) -> None:
     assert audience.figure("/viewers/total-login-count") == {"count": 2}
 
 
-def test_closing_the_tab_is_leaving(audience: Audience) -> None:
+def test_closing_the_tab_is_leaving(audience: AudiencePage) -> None:
     audience.watch()
     audience.until(lambda: audience.active() == 1)
     audience.page.close()
@@ -125,7 +125,7 @@ TABS = """() => {
 }"""
 
 
-def test_of_two_tabs_only_the_last_one_to_close_leaves(audience: Audience) -> None:
+def test_of_two_tabs_only_the_last_one_to_close_leaves(audience: AudiencePage) -> None:
     audience.watch()
     audience.until(lambda: audience.active() == 1)
     first, audience.page = audience.page, audience.open()
@@ -140,7 +140,7 @@ def test_of_two_tabs_only_the_last_one_to_close_leaves(audience: Audience) -> No
     audience.until(lambda: audience.active() == 0)
 
 
-def test_it_sends_heartbeats_only_while_the_page_is_visible(audience: Audience) -> None:
+def test_it_sends_heartbeats_only_while_the_page_is_visible(audience: AudiencePage) -> None:
     audience.watch()
     audience.until(audience.has_response)
     assert audience.active() == 1
@@ -155,7 +155,7 @@ def test_it_sends_heartbeats_only_while_the_page_is_visible(audience: Audience) 
     audience.until(lambda: audience.beats() == 3)
 
 
-def test_it_backs_off_while_the_server_does_not_respond(audience: Audience) -> None:
+def test_it_backs_off_while_the_server_does_not_respond(audience: AudiencePage) -> None:
     failing = True
 
     def respond(route: Route) -> None:
@@ -179,7 +179,7 @@ def test_it_backs_off_while_the_server_does_not_respond(audience: Audience) -> N
     audience.until(lambda: audience.active() == 1)
 
 
-def test_it_stops_after_an_error_that_a_retry_cannot_fix(audience: Audience) -> None:
+def test_it_stops_after_an_error_that_a_retry_cannot_fix(audience: AudiencePage) -> None:
     audience.page.route("**/heartbeat", lambda route: route.fulfill(status=403, body="{}"))
     audience.watch()
     audience.until(lambda: audience.beats() == 1)
@@ -188,7 +188,7 @@ def test_it_stops_after_an_error_that_a_retry_cannot_fix(audience: Audience) -> 
     assert audience.beats() == 1
 
 
-def test_a_stored_token_that_is_not_valid_is_replaced(audience: Audience) -> None:
+def test_a_stored_token_that_is_not_valid_is_replaced(audience: AudiencePage) -> None:
     stored = '{"token": "eyJhbGciOiJIUzI1NiIsInR5cCI6InZpZXdlcitqd3QifQ.e30.x", "until": 99999999999999}'
     audience.page.add_init_script(f"localStorage.setItem('plaza-viewer', '{stored}')")
     audience.watch()
@@ -197,7 +197,7 @@ def test_a_stored_token_that_is_not_valid_is_replaced(audience: Audience) -> Non
     audience.until(lambda: audience.active() == 1)
 
 
-def test_a_page_can_start_and_stop_it(audience: Audience) -> None:
+def test_a_page_can_start_and_stop_it(audience: AudiencePage) -> None:
     audience.page.goto(f"{audience.server.url}/watch")
     audience.until(lambda: audience.active() == 1)
     start = "event => { window.stop2 = plazaLive.start({ event, location: 'other', groups: ['crew'] }) }"
@@ -209,7 +209,7 @@ def test_a_page_can_start_and_stop_it(audience: Audience) -> None:
     audience.until(lambda: any(request.url.endswith("-2/leave") for request in audience.requests))
 
 
-def test_the_token_function_is_called_again_when_the_token_has_expired(audience: Audience) -> None:
+def test_the_token_function_is_called_again_when_the_token_has_expired(audience: AudiencePage) -> None:
     audience.watch()
     audience.until(lambda: audience.active() == 1)
     refused: list[str] = []
@@ -233,7 +233,7 @@ def test_the_token_function_is_called_again_when_the_token_has_expired(audience:
     audience.until(lambda: audience.figure("/viewers/active-count", event="other") == {"count": 1})
 
 
-def test_stopping_before_the_token_arrives_sends_no_heartbeat(audience: Audience) -> None:
+def test_stopping_before_the_token_arrives_sends_no_heartbeat(audience: AudiencePage) -> None:
     audience.watch()
     audience.until(lambda: audience.active() == 1)
     audience.page.evaluate("""() => {

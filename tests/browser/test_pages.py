@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.browser.community import PASSWORD, BrowserWindow, Community, community
+from tests.browser.community import PASSWORD, BrowserCommunity, BrowserWindow, community
 
 # CI stores this folder.
 ARTEFACTS = Path(__file__).parents[2] / "artefacts" / "screenshots"
@@ -24,7 +24,7 @@ OPEN_DETAILS = "for (const details of document.querySelectorAll('details')) deta
 
 
 @pytest.fixture(scope="module")
-def plaza(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Community]:
+def plaza(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserCommunity]:
     with community(tmp_path_factory.mktemp("pages") / "var") as plaza:
         yield plaza
 
@@ -42,7 +42,7 @@ class Windows:
 
 
 @pytest.fixture
-def windows(browser: Browser, plaza: Community) -> Iterator[Windows]:
+def windows(browser: Browser, plaza: BrowserCommunity) -> Iterator[Windows]:
     windows = Windows(browser, plaza.url)
     yield windows
     for window in windows.all:
@@ -81,7 +81,9 @@ def test_a_new_user_posts_likes_and_comments_and_a_reload_shows_it(windows: Wind
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()  # not the bookmarks of nia
 
 
-def test_a_double_click_counts_once_and_buttons_do_not_wait_for_each_other(windows: Windows, plaza: Community) -> None:
+def test_a_double_click_counts_once_and_buttons_do_not_wait_for_each_other(
+    windows: Windows, plaza: BrowserCommunity
+) -> None:
     page = windows().sign_up("tim")
     pending: list[Route] = []
     page.route("**/like", lambda route: pending.append(route))
@@ -121,7 +123,7 @@ def test_posts_of_followed_users_are_in_the_following_feed(windows: Windows) -> 
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without"])
-def test_users_edit_posts_and_mute_and_block_others(windows: Windows, plaza: Community, scripts: bool) -> None:
+def test_users_edit_posts_and_mute_and_block_others(windows: Windows, plaza: BrowserCommunity, scripts: bool) -> None:
     post = plaza.request("POST", "/posts", plaza.register(f"leo{scripts:d}"), content="What I siad")["id"]
     page = windows(java_script_enabled=scripts).sign_in(f"leo{scripts:d}")
     page.goto(f"/app/posts/{post}")
@@ -178,7 +180,7 @@ def test_a_draft_is_restored_after_sign_in_without_javascript(windows: Windows) 
     window.errors = [line for line in window.errors if "403" not in line]
 
 
-def test_a_vote_is_cast_changed_and_removed_in_place(windows: Windows, plaza: Community) -> None:
+def test_a_vote_is_cast_changed_and_removed_in_place(windows: Windows, plaza: BrowserCommunity) -> None:
     page = windows().sign_up("vic")
     page.goto("/app/articles?order=time")
     row = page.locator(f"#article-{plaza.article}")
@@ -196,7 +198,7 @@ def test_a_vote_is_cast_changed_and_removed_in_place(windows: Windows, plaza: Co
     expect(page.locator(".article")).to_have_count(1)
 
 
-def test_members_get_recommendations_with_reasons(windows: Windows, plaza: Community) -> None:
+def test_members_get_recommendations_with_reasons(windows: Windows, plaza: BrowserCommunity) -> None:
     page = windows().sign_up("rob")
     page.goto(f"/app/challenges/{plaza.challenge}")
     page.get_by_role("button", name="Join").click()
@@ -229,7 +231,7 @@ def test_the_viewer_count_is_updated_in_all_browsers(windows: Windows) -> None:
     expect(first.locator("#peak")).to_have_text("2")
 
 
-def test_the_last_item_is_sold_once(windows: Windows, plaza: Community) -> None:
+def test_the_last_item_is_sold_once(windows: Windows, plaza: BrowserCommunity) -> None:
     item = plaza.create_item("The very last lamp", 1)
     guest, other = windows().page, windows().sign_up("liz")
     for page in (guest, other):
@@ -259,7 +261,7 @@ def test_the_last_item_is_sold_once(windows: Windows, plaza: Community) -> None:
     expect(other.locator(".stock")).to_have_text("Sold out")
 
 
-def test_everything_works_without_javascript(windows: Windows, plaza: Community) -> None:
+def test_everything_works_without_javascript(windows: Windows, plaza: BrowserCommunity) -> None:
     page = windows(java_script_enabled=False).sign_up("old")
     page.get_by_label("Your post").fill("By hand")
     page.get_by_role("button", name="Post").click()
@@ -303,7 +305,7 @@ def test_the_first_paint_of_explore_takes_three_requests(windows: Windows) -> No
 
 
 def test_pictures_of_other_hosts_are_loaded_and_a_missing_one_shows_the_generated_avatar(
-    windows: Windows, plaza: Community
+    windows: Windows, plaza: BrowserCommunity
 ) -> None:
     plaza.request("PATCH", "/users/pia", plaza.register("pia"), avatar="https://img.example/missing")
     post = plaza.request("POST", "/posts", "pia", content="Look", media_url="https://img.example/a.png")["id"]
@@ -341,7 +343,7 @@ def test_the_keyboard_is_sufficient(windows: Windows) -> None:
     assert like.evaluate(outline) == "solid", "the focus is visible"
 
 
-def every_page(plaza: Community) -> dict[str, str]:
+def every_page(plaza: BrowserCommunity) -> dict[str, str]:
     return {
         "explore": "/app",
         "following": "/app/following",
@@ -383,7 +385,7 @@ def violations(page: Page, *rules: str) -> list[str]:
     return [f"{v['id']}: {node['html'][:160]}" for v in found["violations"] for node in v["nodes"]]
 
 
-def test_every_page_is_accessible_in_light_and_dark_wide_and_narrow(windows: Windows, plaza: Community) -> None:
+def test_every_page_is_accessible_in_light_and_dark_wide_and_narrow(windows: Windows, plaza: BrowserCommunity) -> None:
     window = windows(viewport={"width": 1440, "height": 900}, color_scheme="light", reduced_motion="reduce")
     page = window.sign_in("mira")
     ARTEFACTS.mkdir(parents=True, exist_ok=True)

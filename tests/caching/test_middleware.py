@@ -32,7 +32,7 @@ from tests.waiting import eventually
 ROOT = Path(__file__).parents[2]
 
 
-class Site:
+class CountingSite:
     """A Starlette application that counts what it computes."""
 
     def __init__(self) -> None:
@@ -67,12 +67,12 @@ class Site:
 
 
 @pytest.fixture
-def site() -> Site:
-    return Site()
+def site() -> CountingSite:
+    return CountingSite()
 
 
 @pytest.fixture
-async def web(site: Site, place: Server | Cluster, valkey: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def web(site: CountingSite, place: Server | Cluster, valkey: Any) -> AsyncIterator[httpx.AsyncClient]:
     app = PageCacheMiddleware(site.app(), place.url, options=PageCacheOptions(beta=0), vary=["Accept-Language"])
     await reached(app)
     async with client_of(app) as client:
@@ -95,7 +95,7 @@ def status(answer: httpx.Response) -> str:
 
 
 async def test_pages_of_a_starlette_application_are_cached(
-    web: httpx.AsyncClient, site: Site, redis_client: Any
+    web: httpx.AsyncClient, site: CountingSite, redis_client: Any
 ) -> None:
     miss, hit = await web.get("/page"), await web.get("/page")
     assert status(miss) == "plaza; fwd=uri-miss; stored"
@@ -113,7 +113,7 @@ async def test_pages_of_a_starlette_application_are_cached(
 
 
 async def test_responses_that_forbid_caching_are_not_cached(
-    web: httpx.AsyncClient, site: Site, redis_client: Any
+    web: httpx.AsyncClient, site: CountingSite, redis_client: Any
 ) -> None:
     for options, why in (
         ({"headers": {"cookie": "session=1"}}, "plaza; fwd=bypass; detail=personal"),
@@ -146,7 +146,7 @@ async def test_posts_other_types_and_streams_are_unchanged(web: httpx.AsyncClien
     assert [key async for key in redis_client.scan_iter("cache:*")] == []
 
 
-async def test_a_header_in_vary_selects_another_page(web: httpx.AsyncClient, site: Site) -> None:
+async def test_a_header_in_vary_selects_another_page(web: httpx.AsyncClient, site: CountingSite) -> None:
     for language in ("en", "de", "en", "de"):
         answer = await web.get("/page", headers={"accept-language": language}, params={"vary": "Accept-Language"})
         assert answer.text.endswith(f"{language}</p>")
@@ -159,7 +159,7 @@ async def test_a_page_may_shorten_its_fresh_time(web: httpx.AsyncClient, redis_c
     assert 0 < await redis_client.pttl(name) <= 20_000
 
 
-async def test_a_hundred_concurrent_misses_cost_one_computation(web: httpx.AsyncClient, site: Site) -> None:
+async def test_a_hundred_concurrent_misses_cost_one_computation(web: httpx.AsyncClient, site: CountingSite) -> None:
     site.gate = asyncio.Event()
     readers = [asyncio.create_task(web.get("/page", timeout=TIME_LIMIT_SECONDS)) for _ in range(100)]
     await eventually(lambda: site.count)
@@ -219,7 +219,7 @@ async def test_a_file_response_is_cached_like_any_page(server: Server, valkey: A
     await app.close()
 
 
-async def test_requests_do_not_queue_for_a_valkey_that_does_not_respond(site: Site) -> None:
+async def test_requests_do_not_queue_for_a_valkey_that_does_not_respond(site: CountingSite) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -233,7 +233,7 @@ async def test_requests_do_not_queue_for_a_valkey_that_does_not_respond(site: Si
                 silent.accept()  # five readers, one attempt
 
 
-async def test_without_valkey_pages_are_served_uncached(site: Site) -> None:
+async def test_without_valkey_pages_are_served_uncached(site: CountingSite) -> None:
     with running_server() as server:
         app, late = PageCacheMiddleware(site.app(), server.url), PageCacheMiddleware(site.app(), server.url)
         await reached(app)

@@ -40,7 +40,7 @@ ROOT = Actor("root", "admin")
 
 
 @dataclass
-class World:
+class ChallengeServices:
     """All services of challenges."""
 
     functions: Functions
@@ -83,9 +83,9 @@ class World:
         await self.challenges.track(actor, challenge, NewTracking(date))
 
 
-def assemble(functions: Functions, sql: Sql, clock: ManualClock, max_post_age: int = MAX_POST_AGE) -> World:
+def assemble(functions: Functions, sql: Sql, clock: ManualClock, max_post_age: int = MAX_POST_AGE) -> ChallengeServices:
     projections = ChallengeProjections(sql, functions, clock, max_post_age)
-    return World(
+    return ChallengeServices(
         functions=functions,
         sql=sql,
         clock=clock,
@@ -120,5 +120,5 @@ async def functions(valkey: Valkey) -> AsyncIterator[Functions]:
 
 
 @pytest.fixture
-def world(functions: Functions, sql: Sql, clock: ManualClock) -> World:
+def services(functions: Functions, sql: Sql, clock: ManualClock) -> ChallengeServices:
     return assemble(functions, sql, clock)

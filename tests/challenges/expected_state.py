@@ -20,12 +20,12 @@ from plaza.challenges.keys import (
 from plaza.challenges.model import iso_date
 from plaza.challenges.tables import TABLES
 from plaza.core.keyspace import Key, Layout
-from tests.challenges.conftest import MAX_POST_AGE, World
+from tests.challenges.conftest import MAX_POST_AGE, ChallengeServices
 
 
-async def expected(world: World, today: int) -> dict[str, Any]:
+async def expected(services: ChallengeServices, today: int) -> dict[str, Any]:
     rows: dict[str, list[Any]] = {}
-    async with world.sql.read() as tx:
+    async with services.sql.read() as tx:
         for name, table in TABLES.items():
             rows[name] = list((await tx.execute(select(table))).all())
     values: dict[str, Any] = {
@@ -89,8 +89,8 @@ async def read_documented_keys(redis_client: Any) -> dict[str, Any]:
     return stored
 
 
-async def assert_matches_tables(world: World, redis_client: Any, *, ignore: str = "") -> None:
-    values, stored = await expected(world, world.projections.today()), await read_documented_keys(redis_client)
+async def assert_matches_tables(services: ChallengeServices, redis_client: Any, *, ignore: str = "") -> None:
+    values, stored = await expected(services, services.projections.today()), await read_documented_keys(redis_client)
     values.pop(ignore, None)
     stored.pop(ignore, None)
     assert stored == values

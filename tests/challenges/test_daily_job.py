@@ -33,32 +33,33 @@ from plaza.challenges.tables import CHALLENGE, INSERT_LOG, MEMBER, POST, REACTIO
 from plaza.core.clock import ManualClock
 from plaza.core.errors import PlazaError
 from plaza.core.timers import Timers
-from tests.challenges.conftest import ANA, BEN, CLEO, MAX_POST_AGE, World, assemble, user
+from tests.challenges.conftest import ANA, BEN, CLEO, MAX_POST_AGE, ChallengeServices, assemble, user
 from tests.challenges.expected_state import assert_matches_tables, expected, read_documented_keys
+from tests.processes import SimulatedCrash
 
 
-async def create_activity(world: World) -> list[int]:
+async def create_activity(services: ChallengeServices) -> list[int]:
     """Activity of all kinds over three days. Returns the ids of posts."""
     posts = []
-    one, two = await world.joined(BEN, CLEO, category=1, days=4), await world.joined(BEN, category=3)
+    one, two = await services.joined(BEN, CLEO, category=1, days=4), await services.joined(BEN, category=3)
     for _ in range(3):
         for challenge in (one, two):
-            posts.append((await world.post(BEN, challenge)).id)
-            await world.track(BEN, challenge)
-        await world.post(CLEO, one, is_break=True)
-        await world.posts.react(ANA, posts[-1])
-        await world.posts.react(CLEO, posts[-2])
-        world.clock.advance(days=1)
-    await world.posts.remove_reaction(ANA, posts[-1])
+            posts.append((await services.post(BEN, challenge)).id)
+            await services.track(BEN, challenge)
+        await services.post(CLEO, one, is_break=True)
+        await services.posts.react(ANA, posts[-1])
+        await services.posts.react(CLEO, posts[-2])
+        services.clock.advance(days=1)
+    await services.posts.remove_reaction(ANA, posts[-1])
     return posts
 
 
-async def insert_rows_by_hand(world: World, size: int = 30) -> None:
+async def insert_rows_by_hand(services: ChallengeServices, size: int = 30) -> None:
     """Insert rows by SQL as another program would, without updating Valkey."""
-    now = world.clock.now_ms()
+    now = services.clock.now_ms()
     today = day_number(now)
     rng = random.Random(size)
-    async with world.sql.begin() as tx:
+    async with services.sql.begin() as tx:
         for _ in range(4):
             values = {"title": "x", "category": rng.randint(1, 5), "is_public": rng.random() < 0.8, "creator": "eve"}
             days = rng.randint(1, 9)
@@ -75,197 +76,203 @@ async def insert_rows_by_hand(world: World, size: int = 30) -> None:
                 await tx.execute(insert(TRACKING).values(tracked))
 
 
-async def test_new_activity_is_in_valkey_before_the_job_runs(world: World, redis_client: Any) -> None:
-    await world.daily_job.run()
-    await create_activity(world)
-    await world.daily_job.run()
-    id = await world.joined(BEN)
-    post = await world.post(BEN, id)
-    await world.posts.react(ANA, post.id)
-    await world.track(BEN, id)
+async def test_new_activity_is_in_valkey_before_the_job_runs(services: ChallengeServices, redis_client: Any) -> None:
+    await services.daily_job.run()
+    await create_activity(services)
+    await services.daily_job.run()
+    id = await services.joined(BEN)
+    post = await services.post(BEN, id)
+    await services.posts.react(ANA, post.id)
+    await services.track(BEN, id)
     before = await read_documented_keys(redis_client)
-    done = await world.daily_job.run()
+    done = await services.daily_job.run()
     assert done.rebuilt == []
     after = await read_documented_keys(redis_client)
     assert {key: value for key, value in after.items() if key != "db_len"} == {
         key: value for key, value in before.items() if key != "db_len"
     }
-    await assert_matches_tables(world, redis_client)
+    await assert_matches_tables(services, redis_client)
 
 
-async def test_rows_inserted_by_hand_are_read_once(world: World, redis_client: Any) -> None:
-    await world.daily_job.run()
-    await insert_rows_by_hand(world)
-    done = await world.daily_job.run()
+async def test_rows_inserted_by_hand_are_read_once(services: ChallengeServices, redis_client: Any) -> None:
+    await services.daily_job.run()
+    await insert_rows_by_hand(services)
+    done = await services.daily_job.run()
     assert (done.rows["post"], done.rows["reaction"], done.rebuilt) == (120, 120, [])
-    await assert_matches_tables(world, redis_client)
-    again = await world.daily_job.run()
+    await assert_matches_tables(services, redis_client)
+    again = await services.daily_job.run()
     assert (set(again.rows.values()), again.rebuilt) == ({0}, [])
-    await assert_matches_tables(world, redis_client)
+    await assert_matches_tables(services, redis_client)
 
 
-async def test_a_rebuild_gives_the_same_as_daily_runs(world: World, redis_client: Any) -> None:
-    await create_activity(world)
-    await insert_rows_by_hand(world)
-    await world.daily_job.run()
+async def test_a_rebuild_gives_the_same_as_daily_runs(services: ChallengeServices, redis_client: Any) -> None:
+    await create_activity(services)
+    await insert_rows_by_hand(services)
+    await services.daily_job.run()
     before = await read_documented_keys(redis_client)
     await redis_client.sadd(LIKED_POSTS("unknown"), "77")
     await redis_client.zadd(RECENT_POSTS(4), {"777": 1})
     await redis_client.hset(ON_CLG_INFO(), "7777", "1,1,1,2026-01-01")
     await redis_client.hset(USER_CONTRIBUTION(), "ben", "9,9,9,9,9")
-    done = await world.daily_job.run(rebuild_all=True)
+    done = await services.daily_job.run(rebuild_all=True)
     assert done.rebuilt == ["clg", "post", "reaction", "tracking"]
-    assert await read_documented_keys(redis_client) == before == await expected(world, world.projections.today())
+    assert await read_documented_keys(redis_client) == before == await expected(services, services.projections.today())
 
 
 @pytest.mark.parametrize("days", [5, MAX_POST_AGE + 2, -3])
-async def test_slots_are_correct_after_downtime_or_a_clock_set_back(world: World, redis_client: Any, days: int) -> None:
-    await create_activity(world)
-    await insert_rows_by_hand(world)
-    await world.daily_job.run()
-    world.clock.advance(days=days)
-    assert (await world.daily_job.run()).rebuilt == []
-    await assert_matches_tables(world, redis_client)
-    world.clock.advance(days=2)
-    await world.daily_job.run()
-    await assert_matches_tables(world, redis_client)
+async def test_slots_are_correct_after_downtime_or_a_clock_set_back(
+    services: ChallengeServices, redis_client: Any, days: int
+) -> None:
+    await create_activity(services)
+    await insert_rows_by_hand(services)
+    await services.daily_job.run()
+    services.clock.advance(days=days)
+    assert (await services.daily_job.run()).rebuilt == []
+    await assert_matches_tables(services, redis_client)
+    services.clock.advance(days=2)
+    await services.daily_job.run()
+    await assert_matches_tables(services, redis_client)
 
 
 async def test_an_ended_challenge_leaves_the_pool_and_users_keep_their_reactions(
-    world: World, redis_client: Any
+    services: ChallengeServices, redis_client: Any
 ) -> None:
-    id = await world.joined(BEN, days=2)
-    post = await world.post(BEN, id)
-    await world.posts.react(ANA, post.id)
-    await world.daily_job.run()
-    world.clock.advance(days=2)
-    assert (await world.daily_job.run()).rebuilt == []
-    await assert_matches_tables(world, redis_client)
+    id = await services.joined(BEN, days=2)
+    post = await services.post(BEN, id)
+    await services.posts.react(ANA, post.id)
+    await services.daily_job.run()
+    services.clock.advance(days=2)
+    assert (await services.daily_job.run()).rebuilt == []
+    await assert_matches_tables(services, redis_client)
     assert await redis_client.hlen(POST_CLG_PAIR()) == 0
     assert await redis_client.smembers(LIKED_POSTS("ana")) == {str(post.id)}
     assert await redis_client.zscore(CLGS_PREFERENCE("ana"), id) == 1
 
 
-async def test_reactions_written_by_an_older_version_are_rebuilt_once(world: World, redis_client: Any) -> None:
-    await create_activity(world)
-    await world.daily_job.run()
+async def test_reactions_written_by_an_older_version_are_rebuilt_once(
+    services: ChallengeServices, redis_client: Any
+) -> None:
+    await create_activity(services)
+    await services.daily_job.run()
     await redis_client.hdel(DB_CURSOR(COUNTS), "format")
     await redis_client.delete(LIKED_POSTS("cleo"), CLGS_PREFERENCE("cleo"))
-    assert (await world.daily_job.run()).rebuilt == ["reaction"]
-    await assert_matches_tables(world, redis_client)
-    assert (await world.daily_job.run()).rebuilt == []
+    assert (await services.daily_job.run()).rebuilt == ["reaction"]
+    await assert_matches_tables(services, redis_client)
+    assert (await services.daily_job.run()).rebuilt == []
 
 
 @pytest.mark.parametrize("days", [0, 1])
 async def test_a_tracked_day_deleted_by_hand_after_a_request_counted_it_is_removed(
-    world: World, redis_client: Any, days: int
+    services: ChallengeServices, redis_client: Any, days: int
 ) -> None:
-    id = await world.joined(BEN)
-    await world.daily_job.run()
-    today = world.projections.today()
-    async with world.sql.begin() as tx:
+    id = await services.joined(BEN)
+    await services.daily_job.run()
+    today = services.projections.today()
+    async with services.sql.begin() as tx:
         row = {"challenge_id": id, "username": "ben", "day": today - 1}
         inserted = (await tx.execute(insert(TRACKING).values(row).returning(TRACKING.c.id))).scalar_one()
-    await world.track(BEN, id)
+    await services.track(BEN, id)
     assert await redis_client.hget(USER_CONTRIBUTION(), "ben") == "2,0,0,0,0"
-    async with world.sql.begin() as tx:
+    async with services.sql.begin() as tx:
         await tx.execute(delete(TRACKING).where(TRACKING.c.id == inserted))
-    world.clock.advance(days=days)
-    await world.daily_job.run()
+    services.clock.advance(days=days)
+    await services.daily_job.run()
     assert await redis_client.hget(USER_CONTRIBUTION(), "ben") == "1,0,0,0,0"
-    await assert_matches_tables(world, redis_client)
+    await assert_matches_tables(services, redis_client)
 
 
-async def test_a_slot_is_cleared_before_its_number_is_used_again(world: World, redis_client: Any) -> None:
-    id = await world.joined(BEN)
-    await world.daily_job.run()
-    old = await world.post(BEN, id)
-    world.clock.advance(days=MAX_POST_AGE)
-    new = await world.post(BEN, id)  # before that day's run
+async def test_a_slot_is_cleared_before_its_number_is_used_again(
+    services: ChallengeServices, redis_client: Any
+) -> None:
+    id = await services.joined(BEN)
+    await services.daily_job.run()
+    old = await services.post(BEN, id)
+    services.clock.advance(days=MAX_POST_AGE)
+    new = await services.post(BEN, id)  # before that day's run
     assert await redis_client.zrange(RECENT_POSTS(1), 0, -1) == [str(new.id)]
     assert old.id != new.id
-    await world.daily_job.run()
+    await services.daily_job.run()
     assert await redis_client.zrange(RECENT_POSTS(1), 0, -1) == [str(new.id)]
-    assert int(await redis_client.hget(RS_PARAM(), "day_index")) == world.projections.today() % MAX_POST_AGE
+    assert int(await redis_client.hget(RS_PARAM(), "day_index")) == services.projections.today() % MAX_POST_AGE
 
 
-async def test_a_process_with_a_slow_clock_at_midnight_removes_nothing(world: World, redis_client: Any) -> None:
-    id = await world.joined(BEN)
-    slow = assemble(world.functions, world.sql, ManualClock(world.clock.now_ms()))
+async def test_a_process_with_a_slow_clock_at_midnight_removes_nothing(
+    services: ChallengeServices, redis_client: Any
+) -> None:
+    id = await services.joined(BEN)
+    slow = assemble(services.functions, services.sql, ManualClock(services.clock.now_ms()))
     for _ in range(MAX_POST_AGE):  # so that tomorrow's slot has posts
-        await world.post(BEN, id)
-        for clock in (world.clock, slow.clock):
+        await services.post(BEN, id)
+        for clock in (services.clock, slow.clock):
             clock.advance(days=1)
-    world.clock.advance(days=1)
-    new = await world.post(BEN, id)
-    late = await slow.posts.post(BEN, id, NewChallengePost("Done."), world.operation())
+    services.clock.advance(days=1)
+    new = await services.post(BEN, id)
+    late = await slow.posts.post(BEN, id, NewChallengePost("Done."), services.operation())
     stored = dict(await redis_client.zrange(RECENT_POSTS(1), 0, -1, withscores=True))
-    today = world.projections.today()
+    today = services.projections.today()
     assert (stored[str(new.id)], stored[str(late.id)]) == (today % MAX_POST_AGE, (today - 1) % MAX_POST_AGE)
-    await world.daily_job.run()
-    await assert_matches_tables(world, redis_client)
+    await services.daily_job.run()
+    await assert_matches_tables(services, redis_client)
 
 
 @pytest.mark.parametrize("name", ["clg", "reaction", "tracking", "mmbr"])
-async def test_rows_deleted_by_hand_are_removed_at_the_next_run(world: World, redis_client: Any, name: str) -> None:
-    await create_activity(world)
-    await insert_rows_by_hand(world)
-    await world.daily_job.run()
+async def test_rows_deleted_by_hand_are_removed_at_the_next_run(
+    services: ChallengeServices, redis_client: Any, name: str
+) -> None:
+    await create_activity(services)
+    await insert_rows_by_hand(services)
+    await services.daily_job.run()
     table = TABLES[name]
-    async with world.sql.begin() as tx:
+    async with services.sql.begin() as tx:
         await tx.execute(delete(table).where(table.c.id.in_([1, 2])))
-    done = await world.daily_job.run()
+    done = await services.daily_job.run()
     assert done.rebuilt or name == "mmbr"
-    await assert_matches_tables(world, redis_client)
-    assert (await world.daily_job.run()).rebuilt == []
+    await assert_matches_tables(services, redis_client)
+    assert (await services.daily_job.run()).rebuilt == []
 
 
-async def test_rows_deleted_by_plaza_need_no_rebuild(world: World, redis_client: Any) -> None:
-    posts = await create_activity(world)
-    await world.daily_job.run()
-    await world.posts.remove_reaction(CLEO, posts[0])
-    await world.posts.react(ANA, posts[3])
-    await world.posts.remove_reaction(ANA, posts[3])  # added and removed between two runs
-    await world.challenges.leave(CLEO, 1)
-    assert (await world.daily_job.run()).rebuilt == []
-    await assert_matches_tables(world, redis_client)
-
-
-class Killed(Exception):
-    """Stands for the death of the process at this point."""
+async def test_rows_deleted_by_plaza_need_no_rebuild(services: ChallengeServices, redis_client: Any) -> None:
+    posts = await create_activity(services)
+    await services.daily_job.run()
+    await services.posts.remove_reaction(CLEO, posts[0])
+    await services.posts.react(ANA, posts[3])
+    await services.posts.remove_reaction(ANA, posts[3])  # added and removed between two runs
+    await services.challenges.leave(CLEO, 1)
+    assert (await services.daily_job.run()).rebuilt == []
+    await assert_matches_tables(services, redis_client)
 
 
 async def test_a_job_killed_at_any_step_and_run_again_gives_the_same_result(
-    world: World, redis_client: Any, monkeypatch: pytest.MonkeyPatch
+    services: ChallengeServices, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await create_activity(world)
-    await world.daily_job.run()
-    await insert_rows_by_hand(world, 12)
-    await world.posts.remove_reaction(CLEO, 1)
-    world.clock.advance(days=1)
+    await create_activity(services)
+    await services.daily_job.run()
+    await insert_rows_by_hand(services, 12)
+    await services.posts.remove_reaction(CLEO, 1)
+    services.clock.advance(days=1)
     monkeypatch.setattr("plaza.challenges.daily_job.runner.BATCH", 10)
     monkeypatch.setattr("plaza.challenges.recommendation.training.BATCH", 2)
     steps = 0
     while True:
         left = steps
         with monkeypatch.context() as patch:
-            _fail_after(patch, world, left)
+            _fail_after(patch, services, left)
             try:
-                await world.daily_job.run()
+                await services.daily_job.run()
                 break
-            except Killed:
+            except SimulatedCrash:
                 steps += 1
     assert steps > 20
-    await assert_matches_tables(world, redis_client)
+    await assert_matches_tables(services, redis_client)
     trained = await redis_client.get(CLG_NEIGHBOURS(2))
-    await world.daily_job.run(rebuild_all=True)
+    await services.daily_job.run(rebuild_all=True)
     assert trained == await redis_client.get(CLG_NEIGHBOURS(2))
 
 
-def _fail_after(patch: pytest.MonkeyPatch, world: World, steps: int) -> None:
-    """Raise Killed after this number of steps: calls to Valkey and SQL transactions."""
+def _fail_after(patch: pytest.MonkeyPatch, services: ChallengeServices, steps: int) -> None:
+    """Raise SimulatedCrash after this number of steps: calls to Valkey and SQL transactions."""
     left = steps
-    valkey = world.functions.valkey
+    valkey = services.functions.valkey
 
     def counted(real: Any) -> Any:
         def run(*args: Any, **options: Any) -> Any:
@@ -274,62 +281,62 @@ def _fail_after(patch: pytest.MonkeyPatch, world: World, steps: int) -> None:
             if args and (str(args[0]).startswith("jobs_") or args[0] in ("FCALL", "FCALL_RO")):
                 return real(*args, **options)
             if left == 0:
-                raise Killed
+                raise SimulatedCrash
             left -= 1
             return real(*args, **options)
 
         return run
 
-    patch.setattr(world.functions, "run", counted(world.functions.run))
+    patch.setattr(services.functions, "run", counted(services.functions.run))
     for method in ("call", "multi", "batch"):
         patch.setattr(valkey, method, counted(getattr(valkey, method)))
-    patch.setattr(world.sql, "begin", counted(world.sql.begin))
+    patch.setattr(services.sql, "begin", counted(services.sql.begin))
 
 
-async def test_a_lost_job_state_is_rebuilt_from_the_tables(world: World, redis_client: Any) -> None:
-    await create_activity(world)
-    await world.daily_job.run()
+async def test_a_lost_job_state_is_rebuilt_from_the_tables(services: ChallengeServices, redis_client: Any) -> None:
+    await create_activity(services)
+    await services.daily_job.run()
     for key in ("db_len", RS_PARAM()):
         await redis_client.delete(key)
-        assert not (await JobState.read(world.functions.valkey)).is_complete
-        assert (await world.daily_job.run()).rebuilt
-        await assert_matches_tables(world, redis_client)
+        assert not (await JobState.read(services.functions.valkey)).is_complete
+        assert (await services.daily_job.run()).rebuilt
+        await assert_matches_tables(services, redis_client)
     for key, field in (("db_len", "post"), (RS_PARAM(), "max_post_age"), (DB_CURSOR(COUNTS), "day")):
         await redis_client.hset(key, field, "not a number")
-        assert (await world.daily_job.run()).rebuilt
-        await assert_matches_tables(world, redis_client)
+        assert (await services.daily_job.run()).rebuilt
+        await assert_matches_tables(services, redis_client)
 
 
 async def test_invalid_values_written_by_others_are_ignored_and_removed_by_the_job(
-    world: World, redis_client: Any
+    services: ChallengeServices, redis_client: Any
 ) -> None:
-    await create_activity(world)
-    await world.daily_job.run()
+    await create_activity(services)
+    await services.daily_job.run()
     for odd in ("abc", "007", "9" * 20, "²"):
         await redis_client.hset(ON_CLG_INFO(), odd, "x")
         await redis_client.hset(POST_CLG_PAIR(), odd, "x")
         await redis_client.zadd(RECENT_POSTS(3), {odd: 1})
         await redis_client.zadd(CLGS_PREFERENCE("ana"), {odd: 1e6})
         await redis_client.hset(USER_CONTRIBUTION(), mapping={f"{odd} has no name": "1,1,1,1,1", "ana": odd})
-    assert (await world.recommender.recommend(ANA, 20)).posts
-    assert (await world.daily_job.run()).rebuilt == ["clg", "post", "reaction", "tracking"]
-    await assert_matches_tables(world, redis_client)
+    assert (await services.recommender.recommend(ANA, 20)).posts
+    assert (await services.daily_job.run()).rebuilt == ["clg", "post", "reaction", "tracking"]
+    await assert_matches_tables(services, redis_client)
 
 
-async def test_any_history_ends_with_what_the_tables_give(world: World, redis_client: Any) -> None:
+async def test_any_history_ends_with_what_the_tables_give(services: ChallengeServices, redis_client: Any) -> None:
     """Random activity with runs of the job, deletions by hand and clocks that jump."""
     rng = random.Random(5)
     users = [user(f"p{n}") for n in range(5)]
-    challenges, posts = [await world.joined(*users, category=n, days=4 + 3 * n) for n in (1, 2, 5)], [0]
+    challenges, posts = [await services.joined(*users, category=n, days=4 + 3 * n) for n in (1, 2, 5)], [0]
     for _ in range(160):
         actor, challenge = rng.choice(users), rng.choice(challenges)
         operations: list[Callable[[], Awaitable[Any]]] = [
-            partial(world.post, actor, challenge, is_break=rng.random() < 0.2),
-            partial(world.posts.react, actor, rng.choice(posts[-9:])),
-            partial(world.posts.remove_reaction, actor, rng.choice(posts[-9:])),
-            partial(world.track, actor, challenge),
-            partial(world.joined, *users, category=rng.randint(1, 5), days=rng.randint(1, 9)),
-            world.daily_job.run,
+            partial(services.post, actor, challenge, is_break=rng.random() < 0.2),
+            partial(services.posts.react, actor, rng.choice(posts[-9:])),
+            partial(services.posts.remove_reaction, actor, rng.choice(posts[-9:])),
+            partial(services.track, actor, challenge),
+            partial(services.joined, *users, category=rng.randint(1, 5), days=rng.randint(1, 9)),
+            services.daily_job.run,
         ]
         operation = rng.choices(operations, [6, 6, 3, 4, 1, 2])[0]
         try:
@@ -338,35 +345,37 @@ async def test_any_history_ends_with_what_the_tables_give(world: World, redis_cl
             continue
         finally:
             if rng.random() < 0.12:
-                world.clock.advance(days=rng.choice([1, 1, 1, 2, 6, -1]))
+                services.clock.advance(days=rng.choice([1, 1, 1, 2, 6, -1]))
             if rng.random() < 0.04:
-                async with world.sql.begin() as tx:
+                async with services.sql.begin() as tx:
                     await tx.execute(delete(POST).where(POST.c.id == rng.choice(posts)))
         if isinstance(done, int):
             challenges.append(done)
         elif hasattr(done, "text"):
             posts.append(done.id)
-    await world.daily_job.run()
-    await assert_matches_tables(world, redis_client)
+    await services.daily_job.run()
+    await assert_matches_tables(services, redis_client)
 
 
-async def test_a_worker_runs_the_job_at_the_start_of_the_utc_day(world: World, redis_client: Any) -> None:
-    (timer,) = timers(world.daily_job)
-    worker = Timers(world.functions, world.daily_job._leases, "worker", world.clock)
-    await insert_rows_by_hand(world)
+async def test_a_worker_runs_the_job_at_the_start_of_the_utc_day(
+    services: ChallengeServices, redis_client: Any
+) -> None:
+    (timer,) = timers(services.daily_job)
+    worker = Timers(services.functions, services.daily_job._leases, "worker", services.clock)
+    await insert_rows_by_hand(services)
     await worker.run_if_due(timer)
-    await assert_matches_tables(world, redis_client)
-    await insert_rows_by_hand(world)
-    world.clock.set((day_number(world.clock.now_ms()) + 1) * DAY_MS - 1)
+    await assert_matches_tables(services, redis_client)
+    await insert_rows_by_hand(services)
+    services.clock.set((day_number(services.clock.now_ms()) + 1) * DAY_MS - 1)
     await worker.run_if_due(timer)
     assert await redis_client.hget(DB_LEN(), "post") == "120"
-    world.clock.advance(seconds=0.001)
+    services.clock.advance(seconds=0.001)
     await worker.run_if_due(timer)
     assert await redis_client.hget(DB_LEN(), "post") == "240"
-    await assert_matches_tables(world, redis_client)
+    await assert_matches_tables(services, redis_client)
 
 
-async def test_a_run_reports_its_progress(world: World) -> None:
+async def test_a_run_reports_its_progress(services: ChallengeServices) -> None:
     async def steps(*, rebuild_all: bool = False) -> dict[str, int]:
         done: dict[str, int] = {}
         totals: dict[str, int] = {}
@@ -375,82 +384,86 @@ async def test_a_run_reports_its_progress(world: World) -> None:
             done[step] = done.get(step, 0) + count
             totals[step] = total
 
-        await world.daily_job.run(report, rebuild_all=rebuild_all)
+        await services.daily_job.run(report, rebuild_all=rebuild_all)
         assert done == totals
         return totals
 
-    await insert_rows_by_hand(world)
+    await insert_rows_by_hand(services)
     first = await steps()
     assert (first["users with reactions"], first["users with tracked days"]) == (7, 3)
-    await insert_rows_by_hand(world, 40)
+    await insert_rows_by_hand(services, 40)
     more = await steps()
     assert (more["new post rows"], more["new reaction rows"]) == (160, 160)
-    world.clock.advance(days=2)
+    services.clock.advance(days=2)
     assert "posts of other days" in await steps()
     assert {"challenges", "posts", "challenges' neighbours"} <= set(await steps(rebuild_all=True))
 
 
-async def test_concurrent_runs_wait_for_each_other(world: World, redis_client: Any) -> None:
-    await insert_rows_by_hand(world)
-    other = DailyJob(world.projections, world.daily_job._leases)
-    first, second = await asyncio.gather(world.daily_job.run(), other.run())
+async def test_concurrent_runs_wait_for_each_other(services: ChallengeServices, redis_client: Any) -> None:
+    await insert_rows_by_hand(services)
+    other = DailyJob(services.projections, services.daily_job._leases)
+    first, second = await asyncio.gather(services.daily_job.run(), other.run())
     assert sorted([first.rebuilt, second.rebuilt], key=len)[0] == []
-    await assert_matches_tables(world, redis_client)
+    await assert_matches_tables(services, redis_client)
 
 
 @pytest.mark.parametrize("table", [REACTION, TRACKING])
 async def test_rows_deleted_by_hand_before_any_run_counted_them_are_removed(
-    world: World, redis_client: Any, table: Table
+    services: ChallengeServices, redis_client: Any, table: Table
 ) -> None:
-    posts = await create_activity(world)
-    await world.daily_job.run()
+    posts = await create_activity(services)
+    await services.daily_job.run()
     dan = user("dan")  # no run has counted any of their rows
-    await world.track(dan, await world.joined(dan))
+    await services.track(dan, await services.joined(dan))
     for post in posts[-2:]:
-        await world.posts.react(dan, post)
-    async with world.sql.begin() as tx:
+        await services.posts.react(dan, post)
+    async with services.sql.begin() as tx:
         await tx.execute(delete(table).where(table.c.username == "dan"))
-    assert (await world.daily_job.run()).rebuilt == []
-    await assert_matches_tables(world, redis_client)
-    async with world.sql.read() as tx:
+    assert (await services.daily_job.run()).rebuilt == []
+    await assert_matches_tables(services, redis_client)
+    async with services.sql.read() as tx:
         assert (await tx.execute(select(INSERT_LOG))).all() == []
 
 
 async def test_rows_deleted_by_hand_after_a_killed_run_read_them_are_removed(
-    world: World, redis_client: Any, monkeypatch: pytest.MonkeyPatch
+    services: ChallengeServices, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await world.daily_job.run()
-    await insert_rows_by_hand(world)
+    await services.daily_job.run()
+    await insert_rows_by_hand(services)
     with monkeypatch.context() as patch:
-        patch.setattr(world.daily_job, "_finish", _fail)
-        with pytest.raises(Killed):
-            await world.daily_job.run()
-    async with world.sql.begin() as tx:
+        patch.setattr(services.daily_job, "_finish", _fail)
+        with pytest.raises(SimulatedCrash):
+            await services.daily_job.run()
+    async with services.sql.begin() as tx:
         await tx.execute(delete(REACTION).where(REACTION.c.username == "user3"))
-    assert (await world.daily_job.run()).rebuilt == ["reaction"]
-    await assert_matches_tables(world, redis_client)
+    assert (await services.daily_job.run()).rebuilt == ["reaction"]
+    await assert_matches_tables(services, redis_client)
 
 
 async def _fail(*_: Any) -> None:
-    raise Killed
+    raise SimulatedCrash
 
 
-async def test_a_post_deleted_by_hand_before_any_run_counted_it_is_removed(world: World, redis_client: Any) -> None:
-    id = await world.joined(BEN)
-    await world.daily_job.run()
-    post = await world.post(BEN, id)
-    await world.posts.react(ANA, post.id)
-    async with world.sql.begin() as tx:
+async def test_a_post_deleted_by_hand_before_any_run_counted_it_is_removed(
+    services: ChallengeServices, redis_client: Any
+) -> None:
+    id = await services.joined(BEN)
+    await services.daily_job.run()
+    post = await services.post(BEN, id)
+    await services.posts.react(ANA, post.id)
+    async with services.sql.begin() as tx:
         await tx.execute(delete(POST).where(POST.c.id == post.id))
-    assert (await world.daily_job.run()).rebuilt == ["post", "reaction"]
-    await assert_matches_tables(world, redis_client)
+    assert (await services.daily_job.run()).rebuilt == ["post", "reaction"]
+    await assert_matches_tables(services, redis_client)
 
 
 @pytest.mark.parametrize("place", ["cluster"], indirect=True)  # with PostgreSQL; SQLite has one writer at a time
-async def test_a_row_committed_after_a_row_with_a_higher_id_is_not_skipped(world: World, redis_client: Any) -> None:
-    id = await world.joined(BEN)
-    await world.daily_job.run()
-    now = world.clock.now_ms()
+async def test_a_row_committed_after_a_row_with_a_higher_id_is_not_skipped(
+    services: ChallengeServices, redis_client: Any
+) -> None:
+    id = await services.joined(BEN)
+    await services.daily_job.run()
+    now = services.clock.now_ms()
     row = {
         "challenge_id": id,
         "username": "ben",
@@ -459,12 +472,12 @@ async def test_a_row_committed_after_a_row_with_a_higher_id_is_not_skipped(world
         "created_ms": now,
         "day": day_number(now),
     }
-    async with world.sql.begin() as slow:
+    async with services.sql.begin() as slow:
         await slow.execute(insert(POST).values(row))
-        async with world.sql.begin() as quick:
+        async with services.sql.begin() as quick:
             await quick.execute(insert(POST).values(row))
-        run = asyncio.create_task(world.daily_job.run())
+        run = asyncio.create_task(services.daily_job.run())
         await asyncio.sleep(0.3)  # it reaches the lock, or would be done
     assert (await run).rows["post"] == 2
-    assert await world.daily_job.run() == msgspec.structs.replace(await run, rows=dict.fromkeys(TABLES, 0))
-    await assert_matches_tables(world, redis_client)
+    assert await services.daily_job.run() == msgspec.structs.replace(await run, rows=dict.fromkeys(TABLES, 0))
+    await assert_matches_tables(services, redis_client)

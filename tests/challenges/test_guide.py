@@ -16,7 +16,7 @@ from plaza.core.http.app import make_app
 from plaza.core.idempotency import Idempotency
 from plaza.core.settings import Settings
 from plaza.core.valkey import Valkey
-from tests.challenges.conftest import World, assemble
+from tests.challenges.conftest import ChallengeServices, assemble
 from tests.http_servers import client_of
 
 GUIDE = Path(__file__).parents[2] / "docs" / "challenges.md"
@@ -25,15 +25,15 @@ SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32, rate_limits=False)
 AUTH = Auth(SETTINGS)
 
 
-async def test_the_guides_examples_return_what_it_shows(world: World, valkey: Valkey) -> None:
-    world = assemble(world.functions, world.sql, world.clock, max_post_age=30)
-    services = {
-        Challenges: world.challenges,
-        ChallengePosts: world.posts,
-        DailyJob: world.daily_job,
-        Recommender: world.recommender,
+async def test_the_guides_examples_return_what_it_shows(services: ChallengeServices, valkey: Valkey) -> None:
+    services = assemble(services.functions, services.sql, services.clock, max_post_age=30)
+    dependencies = {
+        Challenges: services.challenges,
+        ChallengePosts: services.posts,
+        DailyJob: services.daily_job,
+        Recommender: services.recommender,
     }
-    app = make_app([route], services, auth=AUTH, settings=SETTINGS, idempotency=Idempotency(valkey))
+    app = make_app([route], dependencies, auth=AUTH, settings=SETTINGS, idempotency=Idempotency(valkey))
     examples = EXAMPLE.findall(GUIDE.read_text())
     assert len(examples) == GUIDE.read_text().count("```http")
     async with client_of(app) as http:

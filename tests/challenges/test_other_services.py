@@ -17,16 +17,16 @@ from plaza.challenges.tables import REACTION
 from plaza.core.invariants import Violation
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from tests.challenges.conftest import ANA, BEN, World
+from tests.challenges.conftest import ANA, BEN, ChallengeServices
 from tests.challenges.expected_state import assert_matches_tables
 
 on_sqlite = pytest.mark.parametrize("place", ["server"], indirect=True)  # PostgreSQL enforces foreign keys
 
 
 @pytest.fixture
-def inspector(world: World, monkeypatch: pytest.MonkeyPatch) -> ChallengesInspector:
+def inspector(services: ChallengeServices, monkeypatch: pytest.MonkeyPatch) -> ChallengesInspector:
     monkeypatch.setattr(invariants, "PAUSE_SECONDS", 0.001)
-    return ChallengesInspector(world.projections, world.daily_job)
+    return ChallengesInspector(services.projections, services.daily_job)
 
 
 async def violations(found: AsyncIterator[Violation]) -> list[Violation]:
@@ -42,53 +42,55 @@ def delete_without_foreign_keys(data_dir: Path, table: str, id: int) -> None:
 
 @on_sqlite
 async def test_orphaned_rows_stop_no_start_and_are_repaired(
-    world: World, inspector: ChallengesInspector, redis_client: Any, tmp_path: Path
+    services: ChallengeServices, inspector: ChallengesInspector, redis_client: Any, tmp_path: Path
 ) -> None:
-    id = await world.joined(BEN)
-    post, other = await world.post(BEN, id), await world.post(BEN, id)
+    id = await services.joined(BEN)
+    post, other = await services.post(BEN, id), await services.post(BEN, id)
     for reacted in (post, other):
-        await world.posts.react(ANA, reacted.id)
-    await world.daily_job.run()
+        await services.posts.react(ANA, reacted.id)
+    await services.daily_job.run()
     delete_without_foreign_keys(tmp_path, "post", post.id)
     again = await Sql.open(Settings(data_dir=tmp_path))
     await again.close()
-    await world.daily_job.run()
-    await world.daily_job.run(rebuild_all=True)
+    await services.daily_job.run()
+    await services.daily_job.run(rebuild_all=True)
     (violation,) = await violations(inspector.inspect())
     assert violation.rule == "orphan"
     assert violation.says == "row 1 of table reaction refers to a missing post"
     await inspector.repair(violation)
     await inspector.repair(violation)
     assert await violations(inspector.inspect()) == []
-    async with world.sql.read() as tx:
+    async with services.sql.read() as tx:
         assert [row.post_id for row in await tx.execute(select(REACTION))] == [other.id]
     assert await redis_client.smembers(LIKED_POSTS("ana")) == {str(other.id)}
     assert await redis_client.zscore(CLGS_PREFERENCE("ana"), id) == 1
-    assert (await world.daily_job.run()).rebuilt == []
-    await assert_matches_tables(world, redis_client)
+    assert (await services.daily_job.run()).rebuilt == []
+    await assert_matches_tables(services, redis_client)
 
 
 @on_sqlite
 async def test_all_rows_of_a_missing_challenge_are_repaired(
-    world: World, inspector: ChallengesInspector, redis_client: Any, tmp_path: Path
+    services: ChallengeServices, inspector: ChallengesInspector, redis_client: Any, tmp_path: Path
 ) -> None:
-    id = await world.joined(BEN)
-    await world.posts.react(ANA, (await world.post(BEN, id)).id)
-    await world.track(BEN, id)
-    await world.daily_job.run()
+    id = await services.joined(BEN)
+    await services.posts.react(ANA, (await services.post(BEN, id)).id)
+    await services.track(BEN, id)
+    await services.daily_job.run()
     delete_without_foreign_keys(tmp_path, "challenge", id)
-    await world.daily_job.run()
+    await services.daily_job.run()
     async for violation in inspector.inspect():
         await inspector.repair(violation)
     assert await violations(inspector.inspect()) == []
-    await world.daily_job.run()
-    await assert_matches_tables(world, redis_client)
+    await services.daily_job.run()
+    await assert_matches_tables(services, redis_client)
 
 
-async def test_a_wrong_value_is_reported_once(world: World, inspector: ChallengesInspector, redis_client: Any) -> None:
-    id = await world.joined(BEN)
-    await world.track(BEN, id)
-    await world.daily_job.run()
+async def test_a_wrong_value_is_reported_once(
+    services: ChallengeServices, inspector: ChallengesInspector, redis_client: Any
+) -> None:
+    id = await services.joined(BEN)
+    await services.track(BEN, id)
+    await services.daily_job.run()
     await redis_client.hset(USER_CONTRIBUTION(), "ben", "2,0,0,0,0")
     (violation,) = await violations(inspector.inspect())
     await inspector.repair(violation)
@@ -96,10 +98,10 @@ async def test_a_wrong_value_is_reported_once(world: World, inspector: Challenge
     assert await violations(inspector.inspect()) == []
 
 
-async def test_an_odd_preference_does_not_stop_recommendations(world: World, redis_client: Any) -> None:
-    id = await world.joined(BEN)
-    posts = [await world.post(BEN, id) for _ in range(2)]
-    await world.posts.react(ANA, posts[0].id)
+async def test_an_odd_preference_does_not_stop_recommendations(services: ChallengeServices, redis_client: Any) -> None:
+    id = await services.joined(BEN)
+    posts = [await services.post(BEN, id) for _ in range(2)]
+    await services.posts.react(ANA, posts[0].id)
     for odd in ("inf", "-inf", "0.5"):
         await redis_client.zadd(CLGS_PREFERENCE("ana"), {str(id): odd})
-        assert [found.post.id for found in (await world.recommender.recommend(ANA, 20)).posts] == [posts[1].id]
+        assert [found.post.id for found in (await services.recommender.recommend(ANA, 20)).posts] == [posts[1].id]

@@ -24,7 +24,7 @@ from plaza.core.functions import Functions
 from plaza.core.keyspace import Key, Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from tests.challenges.conftest import World, assemble, user
+from tests.challenges.conftest import ChallengeServices, assemble, user
 from tests.challenges.expected_state import assert_matches_tables
 from tests.servers import Cluster, Server
 from tests.timeouts import connect_for_test
@@ -35,18 +35,18 @@ USERS = [user(name) for name in ("ana", "ben", "cleo")]
 users = st.sampled_from(USERS)
 
 
-class Machine(RuleBasedStateMachine):
+class ChallengesMachine(RuleBasedStateMachine):
     """One history. The servers are shared by all histories and emptied before each."""
 
     runner: asyncio.Runner
-    world: World
+    services: ChallengeServices
     redis_client: Any
     challenges = Bundle("challenges")
     posts = Bundle("posts")
 
     def __init__(self) -> None:
         super().__init__()
-        self.run(empty(self.world, self.redis_client))
+        self.run(empty(self.services, self.redis_client))
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(work)
@@ -58,71 +58,71 @@ class Machine(RuleBasedStateMachine):
 
     @initialize(target=challenges)
     def begin(self) -> Any:
-        return self.run(self.world.joined(*USERS, category=1))
+        return self.run(self.services.joined(*USERS, category=1))
 
     @rule(target=challenges, category=st.integers(1, 5), days=st.integers(1, 9))
     def start(self, category: int, days: int) -> Any:
-        return self.run(self.world.joined(*USERS, category=category, days=days))
+        return self.run(self.services.joined(*USERS, category=category, days=days))
 
     @rule(target=posts, actor=users, challenge=challenges, is_break=st.booleans())
     def post(self, actor: Any, challenge: int, is_break: bool) -> Any:
-        made = self.attempt(self.world.post(actor, challenge, is_break=is_break))
+        made = self.attempt(self.services.post(actor, challenge, is_break=is_break))
         return multiple() if made is None else made.id
 
     @rule(actor=users, post=posts)
     def react(self, actor: Any, post: int) -> None:
-        self.attempt(self.world.posts.react(actor, post))
+        self.attempt(self.services.posts.react(actor, post))
 
     @rule(actor=users, post=posts)
     def remove_reaction(self, actor: Any, post: int) -> None:
-        self.attempt(self.world.posts.remove_reaction(actor, post))
+        self.attempt(self.services.posts.remove_reaction(actor, post))
 
     @rule(actor=users, challenge=challenges)
     def track(self, actor: Any, challenge: int) -> None:
-        self.attempt(self.world.track(actor, challenge))
+        self.attempt(self.services.track(actor, challenge))
 
     @rule(actor=users, challenge=challenges)
     def leave(self, actor: Any, challenge: int) -> None:
-        self.attempt(self.world.challenges.leave(actor, challenge))
+        self.attempt(self.services.challenges.leave(actor, challenge))
 
     @rule(actor=users)
     def delete_user(self, actor: Any) -> None:
-        self.run(self.world.personal_data.delete(actor.name))
+        self.run(self.services.personal_data.delete(actor.name))
 
     @rule(old=users, new=users)
     def rename(self, old: Any, new: Any) -> None:
         if old != new:
-            self.run(self.world.personal_data.rename(old.name, new.name))
+            self.run(self.services.personal_data.rename(old.name, new.name))
 
     @rule(days=st.sampled_from([1, 1, 2, 6, -1, -4]))
     def advance_days(self, days: int) -> None:
-        self.world.clock.advance(days=days)
+        self.services.clock.advance(days=days)
 
     @rule(table=st.sampled_from(sorted(TABLES)), id=st.integers(1, 5))
     def delete_by_hand(self, table: str, id: int) -> None:
         async def work() -> None:
-            async with self.world.sql.begin() as tx:
+            async with self.services.sql.begin() as tx:
                 await tx.execute(delete(TABLES[table]).where(TABLES[table].c.id == id))
 
         self.run(work())
 
     @rule()
     def run_daily_job(self) -> None:
-        self.run(self.world.daily_job.run())
-        self.run(assert_matches_tables(self.world, self.redis_client))
+        self.run(self.services.daily_job.run())
+        self.run(assert_matches_tables(self.services, self.redis_client))
 
     def teardown(self) -> None:
         for rebuild_all in (False, True):
-            self.run(self.world.daily_job.run(rebuild_all=rebuild_all))
-            self.run(assert_matches_tables(self.world, self.redis_client))
+            self.run(self.services.daily_job.run(rebuild_all=rebuild_all))
+            self.run(assert_matches_tables(self.services, self.redis_client))
 
 
-async def empty(world: World, redis_client: Any) -> None:
+async def empty(services: ChallengeServices, redis_client: Any) -> None:
     await (redis_client.flushall() if Key.layout is Layout.PLAIN else redis_client.flushall(target_nodes="primaries"))
-    world.clock.set(ManualClock().now_ms())
+    services.clock.set(ManualClock().now_ms())
     tables = [*TABLES.values(), DELETE_LOG, INSERT_LOG]
-    async with world.sql.begin() as tx:
-        if world.sql.dialect == "postgresql":
+    async with services.sql.begin() as tx:
+        if services.sql.dialect == "postgresql":
             names = ", ".join(table.name for table in tables)
             await tx.execute(text(f"TRUNCATE {names} RESTART IDENTITY CASCADE"))
             return
@@ -132,7 +132,7 @@ async def empty(world: World, redis_client: Any) -> None:
 
 
 @asynccontextmanager
-async def opened(place: Server | Cluster, settings: Settings) -> AsyncIterator[tuple[World, Any]]:
+async def opened(place: Server | Cluster, settings: Settings) -> AsyncIterator[tuple[ChallengeServices, Any]]:
     clustered = isinstance(place, Cluster)
     use_layout(Layout.BRACES if clustered else Layout.PLAIN)
     valkey, sql = await connect_for_test(place.url), await Sql.open(settings)
@@ -165,9 +165,11 @@ def test_after_any_history_the_keys_equal_those_of_a_rebuild(
             return entered
 
         url = enter(request.getfixturevalue("postgres").database()) if kind == "cluster" else ""
-        Machine.runner = runner
-        Machine.world, Machine.redis_client = enter(opened(place, Settings(data_dir=tmp_path, database_url=url)))
-        run_state_machine_as_test(Machine, settings=settings(max_examples=histories, stateful_step_count=25))
+        ChallengesMachine.runner = runner
+        ChallengesMachine.services, ChallengesMachine.redis_client = enter(
+            opened(place, Settings(data_dir=tmp_path, database_url=url))
+        )
+        run_state_machine_as_test(ChallengesMachine, settings=settings(max_examples=histories, stateful_step_count=25))
 
 
 async def _enter(manager: AbstractAsyncContextManager[T]) -> T:

@@ -121,13 +121,13 @@ async def test_a_connection_that_the_server_still_has_is_killed(valkey: Valkey) 
 
 
 async def test_without_permission_to_kill_connections_a_worker_recovers() -> None:
-    class Forbidden:
+    class ConnectionWithoutPermission:
         async def ready(self) -> None: ...
 
         async def ask(self, *command: Arg) -> Any:
             raise ReplyError("NOPERM", "NOPERM this user has no permissions to run the 'client|list' command")
 
-    assert not await FencedConnection(Forbidden(), 7, "plaza-x").kill()
+    assert not await FencedConnection(ConnectionWithoutPermission(), 7, "plaza-x").kill()
 
 
 async def test_a_client_id_that_now_belongs_to_another_connection_is_not_killed(valkey: Valkey) -> None:

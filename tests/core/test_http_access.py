@@ -33,29 +33,29 @@ POLICIES = {
 }
 
 
-class NewThing(msgspec.Struct, forbid_unknown_fields=True):
+class NewNamedThing(msgspec.Struct, forbid_unknown_fields=True):
     name: str
 
 
-class Thing(msgspec.Struct):
+class NamedThing(msgspec.Struct):
     id: int
     name: str
     by: str
 
 
-class Things:
+class CountingThings:
     """A service that counts what it made."""
 
     def __init__(self) -> None:
         self.made: list[str] = []
 
-    async def make(self, actor: Actor, name: str) -> Thing:
+    async def make(self, actor: Actor, name: str) -> NamedThing:
         await asyncio.sleep(0.02)  # long enough for a hundred others to arrive
         if name == "missing":
             self.made.append(name)
             raise NotFound("There is no such thing to copy.")
         self.made.append(name)
-        return Thing(len(self.made), name, actor.name)
+        return NamedThing(len(self.made), name, actor.name)
 
 
 class Who(msgspec.Struct):
@@ -66,7 +66,7 @@ class Who(msgspec.Struct):
 class AppUnderTest:
     """The application and what it stands on."""
 
-    def __init__(self, client: httpx.AsyncClient, auth: Auth, things: Things) -> None:
+    def __init__(self, client: httpx.AsyncClient, auth: Auth, things: CountingThings) -> None:
         self.client = client
         self.auth = auth
         self.things = things
@@ -87,7 +87,7 @@ def routes() -> Routes:
         return Who("", "") if actor is None else Who(actor.name, actor.role)
 
     @route.post("/things", access=AUTHENTICATED, status=201, idempotent=True)
-    async def make(actor: Actor, body: NewThing, things: Things) -> Thing:
+    async def make(actor: Actor, body: NewNamedThing, things: CountingThings) -> NamedThing:
         return await things.make(actor, body.name)
 
     return route
@@ -95,13 +95,13 @@ def routes() -> Routes:
 
 async def running_app(valkey: Valkey, folder: Path) -> AsyncIterator[AppUnderTest]:
     settings = Settings(data_dir=folder, jwt_secret="x" * 32, api_key=API_KEY)
-    revocations, things = Revocations(valkey), Things()
+    revocations, things = Revocations(valkey), CountingThings()
     auth, functions = Auth(settings, revocations), Functions(valkey, [LIBRARY])
     await functions.load()
     await revocations.start()
     app = make_app(
         [routes()],
-        {Things: things},
+        {CountingThings: things},
         auth=auth,
         settings=settings,
         limiter=Limiter(functions, policies=POLICIES),

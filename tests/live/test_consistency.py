@@ -33,7 +33,7 @@ class ModelViewing:
 
 
 @dataclass
-class Model:
+class AudienceModel:
     """The audience of one event, by brute force."""
 
     viewings: dict[str, dict[Place, list[ModelViewing]]] = field(default_factory=dict)
@@ -125,7 +125,7 @@ async def test_counts_and_peaks_equal_those_of_a_brute_force_model(
     viewer_count: int,
     steps: tuple[int, ...],
 ) -> None:
-    rng, model, started = random.Random(seed), Model(), clock.now_ms()
+    rng, model, started = random.Random(seed), AudienceModel(), clock.now_ms()
     names = [f"p{i}" for i in range(viewer_count)]
     for _ in range(250):
         clock.set(clock.now_ms() + rng.choice(steps))

@@ -16,6 +16,7 @@ from plaza.live.recorder import AudienceRecorder
 from plaza.live.statistics import AudienceFigures
 from plaza.live.viewer_report import HeartbeatReports, ReportRequest
 from tests.live.conftest import ViewerActions
+from tests.processes import SimulatedCrash
 
 SLOT_MS = 300_000
 DAY_MS = 86_400_000
@@ -242,10 +243,6 @@ async def test_a_declared_event_outlives_its_raw_keys(
     assert (event.title, event.declared, event.sessions) == ("Opening night", True, ["S1", "S2"])
 
 
-class Killed(Exception):
-    pass
-
-
 async def test_a_worker_killed_at_any_step_loses_and_duplicates_nothing(
     viewers: ViewerActions,
     figures: AudienceFigures,
@@ -266,7 +263,7 @@ async def test_a_worker_killed_at_any_step_loses_and_duplicates_nothing(
         clock.advance(seconds=300)
         dying = AudienceRecorder(functions, history, settings, clock)
         _kill_before(dying, calls)
-        with pytest.raises(Killed):
+        with pytest.raises(SimulatedCrash):
             await _record_for(dying, clock, minutes=5)
         await _record_for(AudienceRecorder(functions, history, settings, clock), clock, minutes=5)
         assert await all_viewings(history, event) == [
@@ -343,7 +340,7 @@ def _kill_before(recorder: AudienceRecorder, calls: int) -> None:
         async def run(*args: Any, **more: Any) -> Any:
             left[0] -= 1
             if left[0] <= 0:
-                raise Killed
+                raise SimulatedCrash
             return await step(*args, **more)
 
         return run

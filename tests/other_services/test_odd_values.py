@@ -40,7 +40,7 @@ SKIPPED = re.compile(r"/stream|/events/stream|/docs/|/assets/|/static/")
 
 
 @dataclass
-class World:
+class RunningPlaza:
     plaza: Plaza
     community: SampleCommunity
     http: httpx.AsyncClient
@@ -48,7 +48,7 @@ class World:
 
 
 @pytest.fixture
-async def world(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+async def running(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RunningPlaza]:
     monkeypatch.setattr(recheck, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(recheck, "SHORT_PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(throttle, "TRAFFIC_PER_SECOND", 1_000_000)
@@ -59,7 +59,7 @@ async def world(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         serving(plaza.app) as url,
         httpx.AsyncClient(base_url=url, timeout=TIME_LIMIT_SECONDS) as http,
     ):
-        yield World(plaza, await load(plaza), http, client)
+        yield RunningPlaza(plaza, await load(plaza), http, client)
     await client.aclose()
 
 
@@ -68,29 +68,29 @@ def documented_key(name: str) -> Key | None:
     return found.key if found is not None and found.key.document else None
 
 
-async def write_odd_values(world: World, dice: random.Random) -> list[str]:
+async def write_odd_values(running: RunningPlaza, dice: random.Random) -> list[str]:
     """Change about a third of the elements of every documented key. Returns the commands, for the report."""
     written: list[str] = []
 
     async def run(*command: Any) -> None:
-        await world.redis.execute_command(*command)
+        await running.redis.execute_command(*command)
         written.append(" ".join(map(repr, command)))
 
-    for raw in sorted(await world.redis.keys("*")):
+    for raw in sorted(await running.redis.keys("*")):
         name = raw.decode(errors="replace")
         key = documented_key(name)
         if key is None:
             continue
         odd = [*TEXTS, *BYTES]
         if key.type == "hash":
-            for field in await world.redis.hkeys(raw):
+            for field in await running.redis.hkeys(raw):
                 if dice.random() < 0.4:
                     await run("HSET", raw, field, dice.choice(odd))
                 elif dice.random() < 0.1:
                     await run("HDEL", raw, field)
             await run("HSET", raw, dice.choice(odd), dice.choice(odd))
         elif key.type == "zset":
-            for member in (await world.redis.zrange(raw, 0, -1))[:20]:
+            for member in (await running.redis.zrange(raw, 0, -1))[:20]:
                 if dice.random() < 0.4:
                     await run("ZADD", raw, dice.choice(SCORES), member)
             await run("ZADD", raw, dice.choice(SCORES), dice.choice(odd))
@@ -103,9 +103,9 @@ async def write_odd_values(world: World, dice: random.Random) -> list[str]:
     return written
 
 
-def paths(world: World) -> list[tuple[Route, str]]:
+def paths(running: RunningPlaza) -> list[tuple[Route, str]]:
     """Every GET route, with ids of the sample community in its path."""
-    community = world.community
+    community = running.community
     ids: dict[str, list[Any]] = {
         "username": ["ana", "ben"], "group": ["news"], "event": ["E1"], "session": ["S1"], "tag": ["plaza"],
         "item": community.items, "family": ["post"], "side": ["followers"], "name": ["news"],
@@ -135,13 +135,13 @@ def by_prefix(template: str, community: SampleCommunity) -> list[Any]:
     return ["1"]
 
 
-async def headers_for(world: World) -> dict[str, dict[str, str]]:
-    auth, key = world.plaza.core.auth, world.plaza.core.settings.secret("api_key")
-    operator = await world.plaza.get(SignIn).admit(None, "eli")
+async def headers_for(running: RunningPlaza) -> dict[str, dict[str, str]]:
+    auth, key = running.plaza.core.auth, running.plaza.core.settings.secret("api_key")
+    operator = await running.plaza.get(SignIn).admit(None, "eli")
     return {
         "user": {"authorization": f"Bearer {auth.issue('ana', 'user')}"},
         "server": {"x-api-key": key},
-        "page": {"cookie": f"plaza={world.community.token}", "accept": "text/html"},
+        "page": {"cookie": f"plaza={running.community.token}", "accept": "text/html"},
         "operator": {"cookie": f"plaza={operator.token}", "accept": "text/html"},
     }
 
@@ -163,21 +163,21 @@ def writes(community: SampleCommunity) -> list[tuple[str, str, Any]]:
     ]  # fmt: skip
 
 
-async def failures(world: World) -> list[str]:
+async def failures(running: RunningPlaza) -> list[str]:
     """Read every route as every kind of caller that may use it, and change something. Returns what failed."""
-    callers = await headers_for(world)
+    callers = await headers_for(running)
     requests = [
         ("GET", path, kind, None)
-        for route, path in paths(world)
+        for route, path in paths(running)
         for kind in (["page", "operator"] if route.template.startswith("/app") else ["user", "server"])
     ]
-    for method, path, body in writes(world.community):
+    for method, path, body in writes(running.community):
         kind = "page" if path.startswith("/shop") else "user"
         requests.append((method, path, kind, body))
     found = []
     for method, path, kind, body in requests:
         try:
-            answer = await world.http.request(method, path, headers=callers[kind], json=body)
+            answer = await running.http.request(method, path, headers=callers[kind], json=body)
         except httpx.HTTPError as error:  # a response that ends in the middle
             found.append(f"{method} {path} as {kind}: {error!r}")
             continue
@@ -186,28 +186,28 @@ async def failures(world: World) -> list[str]:
     return found
 
 
-async def failed_jobs(world: World) -> list[str]:
+async def failed_jobs(running: RunningPlaza) -> list[str]:
     """Let a worker run every job once. Returns the errors."""
-    running = asyncio.create_task(world.plaza.worker.run())
-    names = world.plaza.worker.timers
+    worker = asyncio.create_task(running.plaza.worker.run())
+    names = running.plaza.worker.timers
 
     async def states() -> list[list[bytes]] | None:
-        found = [await world.redis.hmget(JOB(name), "state", "error") for name in names]
+        found = [await running.redis.hmget(JOB(name), "state", "error") for name in names]
         return found if all(state in (b"done", b"failed") for state, _ in found) else None
 
     try:
         ended = await eventually(states)
     finally:
-        running.cancel()
-        await asyncio.wait([running])
+        worker.cancel()
+        await asyncio.wait([worker])
     return [f"{name}: {error}" for name, (state, error) in zip(names, ended, strict=True) if state == b"failed"]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_no_request_job_or_repair_fails(world: World, seed: int) -> None:
-    written = await write_odd_values(world, random.Random(seed))
+async def test_no_request_job_or_repair_fails(running: RunningPlaza, seed: int) -> None:
+    written = await write_odd_values(running, random.Random(seed))
     assert len(written) > 100
-    assert await failures(world) == []
-    assert await failed_jobs(world) == []
-    await world.plaza.get(Audits).run(REPAIR)
-    assert await failures(world) == []
+    assert await failures(running) == []
+    assert await failed_jobs(running) == []
+    await running.plaza.get(Audits).run(REPAIR)
+    assert await failures(running) == []

@@ -144,7 +144,7 @@ async def test_viewed_items_are_kept_at_login(shop: Shop, create_item: CreateIte
     assert [item.id for item in viewed.items] == [two.id, one.id]
 
 
-class Model:
+class CartModel:
     """What carts should hold, in plain dictionaries."""
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ class Model:
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_random_operations_on_carts_match_a_plain_model(shop: Shop, create_item: CreateItem, seed: int) -> None:
-    chance, model = random.Random(seed), Model()
+    chance, model = random.Random(seed), CartModel()
     items = [(await create_item()).id for _ in range(3)]
     browsers = [await shop.guest_token() for _ in range(3)]
     for _ in range(30):

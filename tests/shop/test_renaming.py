@@ -14,14 +14,11 @@ from plaza.core.functions import Functions
 from plaza.core.sql import Sql
 from plaza.sessions.model import SessionReplaced
 from plaza.shop.keys import ACCOUNT_CART, account_keys
+from tests.processes import SimulatedCrash
 from tests.shop.conftest import CreateItem, MemoryAccounts, Shop, assemble, create_item_in
 from tests.username_lock_probe import assert_waits_for_username_lock
 
 NOTHING: dict[str, Any] = {"cart": {}, "sessions": [], "orders": []}
-
-
-class Killed(Exception):
-    """The process is gone at this point."""
 
 
 @pytest.mark.parametrize("heard", [False, True])
@@ -68,11 +65,11 @@ async def _before(
             monkeypatch.setattr(shop.functions, "run", call)
             await act()
             if dies:
-                raise Killed
+                raise SimulatedCrash
         return await call(command, *args, **options)
 
     monkeypatch.setattr(shop.functions, "run", counted)
-    with contextlib.suppress(Killed):
+    with contextlib.suppress(SimulatedCrash):
         yield
     monkeypatch.setattr(shop.functions, "run", call)
 
@@ -85,9 +82,9 @@ async def test_a_cart_ordered_under_the_old_name_is_not_ordered_again(
     await shop.carts.put(token, item.id, 2)
 
     async def die(*_: Any) -> None:
-        raise Killed
+        raise SimulatedCrash
 
-    with monkeypatch.context() as patch, contextlib.suppress(Killed):
+    with monkeypatch.context() as patch, contextlib.suppress(SimulatedCrash):
         patch.setattr(shop.checkout, "_finish", die)
         await shop.checkout.check_out(token)
     await shop.personal_data.rename("ana", "anna")
