@@ -65,7 +65,7 @@ async def test_killed_workers_lose_and_duplicate_nothing(server: Server, tmp_pat
             started += await come_and_go(viewers, turn)
         await asyncio.to_thread(end, worker)
     await AudienceRecorder(functions, history, settings, Clock()).record()
-    viewings = [viewing async for viewing in history.iterate_viewing_sessions("E1")]
+    viewings = [viewing async for viewing in history.viewings.iterate("E1")]
     figures = AudienceFigures(functions, history, settings, Clock())
     assert len(viewings) == started == (await figures.totals.get("E1")).logins
     assert len({(v.viewer, v.started_at) for v in viewings}) == started

@@ -272,7 +272,7 @@ async def test_fractional_times_of_another_service_are_read_everywhere(
     assert (await personal_data.export("ana"))["recent_events"] == [{"event": "E1", "last_seen": started}]
     clock.advance(seconds=400)
     await recorder.record()
-    assert [v async for v in history.iterate_viewing_sessions("E1")] == [
+    assert [v async for v in history.viewings.iterate("E1")] == [
         ViewingSession("", "web", "ana", started - 1_000, started),
         ViewingSession("", "web", "ben", started - 1_000, started),
         ViewingSession("", "web", "dora", started, started),

@@ -30,7 +30,7 @@ def started(clock: ManualClock) -> int:
 
 
 async def all_viewings(history: AudienceHistory, event: str = "E1") -> list[ViewingSession]:
-    return [viewing async for viewing in history.iterate_viewing_sessions(event)]
+    return [viewing async for viewing in history.viewings.iterate(event)]
 
 
 async def test_a_record_has_the_audience_at_the_end_of_its_five_minutes(
@@ -356,4 +356,6 @@ def _kill_before(recorder: AudienceRecorder, calls: int) -> None:
 
     recorder._functions = Dying(recorder._functions, {"run"})  # type: ignore[assignment]
     recorder._valkey = Dying(recorder._valkey, {"call"})  # type: ignore[assignment]
-    recorder._history = Dying(recorder._history, {"save_viewing_sessions", "save_records", "save_totals"})  # type: ignore[assignment]
+    history: Any = Dying(recorder._history, {"save_records", "save_totals"})
+    history.viewings = Dying(recorder._history.viewings, {"save"})
+    recorder._history = history

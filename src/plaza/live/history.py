@@ -97,13 +97,13 @@ class AudienceTotals:
     attended: int
 
 
-class AudienceHistory:
-    """Reads and writes the tables."""
+class RecordedViewings:
+    """The viewing sessions in SQL."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
-    async def save_viewing_sessions(
+    async def save(
         self, event: str, read: Callable[[], Awaitable[Sequence[ViewingSession]]]
     ) -> Sequence[ViewingSession]:
         """Write the viewing sessions that `read` returns, and return them.
@@ -114,76 +114,17 @@ class AudienceHistory:
         async with self._sql.begin() as tx:
             await take_shared_lock(tx, _VIEWINGS_LOCK)
             if viewings := await read():
-                await tx.execute(self._upsert_viewings(), [_row(event, viewing) for viewing in viewings])
+                await tx.execute(self._upsert(), [_row(event, viewing) for viewing in viewings])
         return viewings
 
-    def _upsert_viewings(self) -> Any:
+    def _upsert(self) -> Any:
         insert = self._sql.insert(VIEWINGS)
         later = case(
             (insert.excluded.ended_at > VIEWINGS.c.ended_at, insert.excluded.ended_at), else_=VIEWINGS.c.ended_at
         )
         return insert.on_conflict_do_update(index_elements=list(VIEWINGS.primary_key), set_={"ended_at": later})
 
-    async def save_records(self, event: str, session: str, records: dict[str, str]) -> None:
-        """Write five-minute records: end of the five minutes → JSON."""
-        rows = [{"event": event, "session": session, "at": int(at), "record": text} for at, text in records.items()]
-        insert = self._sql.insert(RECORDS)
-        upsert = insert.on_conflict_do_update(
-            index_elements=list(RECORDS.primary_key), set_={"record": insert.excluded.record}
-        )
-        async with self._sql.begin() as tx:
-            await tx.execute(upsert, rows)
-
-    async def save_totals(self, event: str, totals: Sequence[tuple[str, AudienceTotals]]) -> None:
-        """Write the totals of an event (session empty) and its sessions. Totals only grow; older values are ignored."""
-        rows = [
-            {
-                "event": event,
-                "session": session,
-                "born_at": t.born_at,
-                "peak": t.peak,
-                "peak_at": t.peak_at,
-                "logins": t.logins,
-                "attended": t.attended,
-            }
-            for session, t in totals
-            if t.born_at
-        ]
-        if not rows:
-            return
-        insert, now = self._sql.insert(TOTALS), TOTALS.c
-        new = insert.excluded
-        larger: dict[str, Any] = {
-            "peak_at": case((new.peak > now.peak, new.peak_at), else_=now.peak_at),
-            "peak": case((new.peak > now.peak, new.peak), else_=now.peak),
-            "logins": case((new.logins > now.logins, new.logins), else_=now.logins),
-            "attended": case((new.attended > now.attended, new.attended), else_=now.attended),
-        }
-        upsert = insert.on_conflict_do_update(index_elements=list(TOTALS.primary_key), set_=larger)
-        async with self._sql.begin() as tx:
-            await tx.execute(upsert, rows)
-
-    async def get_lives(self, event: str) -> dict[str, list[AudienceTotals]]:
-        """Return the totals of every life of an event (session empty) and of its sessions."""
-        found: dict[str, list[AudienceTotals]] = {}
-        columns = (TOTALS.c.session, *(TOTALS.c[name] for name in AudienceTotals.__dataclass_fields__))
-        for row in await self._sql.fetch_all(select(*columns).where(TOTALS.c.event == event)):
-            session, *totals = tuple(row)
-            found.setdefault(session, []).append(AudienceTotals(*totals))
-        return found
-
-    async def get_records(self, event: str, session: str, from_ms: int, to_ms: int) -> list[AudienceStatistics]:
-        """Return the five-minute records of a time span, oldest first."""
-        query = (
-            select(RECORDS.c.record)
-            .where(RECORDS.c.event == event, RECORDS.c.session == session, RECORDS.c.at.between(from_ms, to_ms))
-            .order_by(RECORDS.c.at)
-            .limit(MAX_RECORDS)
-        )
-        found = (decode_statistics(text) for (text,) in await self._sql.fetch_all(query))
-        return [record for record in found if record is not None]
-
-    async def iterate_viewing_sessions(self, event: str, session: str | None = None) -> AsyncIterator[ViewingSession]:
+    async def iterate(self, event: str, session: str | None = None) -> AsyncIterator[ViewingSession]:
         """Yield all viewing sessions of an event, or of one session, in the order of the primary key."""
         last: tuple[Any, ...] | None = None
         while True:
@@ -256,17 +197,84 @@ class AudienceHistory:
             await tx.execute(moved.on_conflict_do_nothing())
             await tx.execute(delete(VIEWINGS).where(c.viewer == old))
 
-    async def delete_session(self, event: str, session: str) -> None:
-        """Delete the viewing sessions, records and totals of a session."""
-        async with self._sql.begin() as tx:
-            for table in (VIEWINGS, RECORDS, TOTALS):
-                await tx.execute(delete(table).where(table.c.event == event, table.c.session == session))
-
     async def delete_viewer(self, viewer: str) -> None:
         """Delete a viewer's viewing sessions. Delete them in Valkey first."""
         await wait_for_shared_locks(self._sql, _VIEWINGS_LOCK)
         async with self._sql.begin() as tx:
             await tx.execute(delete(VIEWINGS).where(VIEWINGS.c.viewer == viewer))
+
+
+class AudienceHistory:
+    """The records and totals in SQL; `viewings` has the viewing sessions."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+        self.viewings = RecordedViewings(sql)
+
+    async def save_records(self, event: str, session: str, records: dict[str, str]) -> None:
+        """Write five-minute records: end of the five minutes → JSON."""
+        rows = [{"event": event, "session": session, "at": int(at), "record": text} for at, text in records.items()]
+        insert = self._sql.insert(RECORDS)
+        upsert = insert.on_conflict_do_update(
+            index_elements=list(RECORDS.primary_key), set_={"record": insert.excluded.record}
+        )
+        async with self._sql.begin() as tx:
+            await tx.execute(upsert, rows)
+
+    async def save_totals(self, event: str, totals: Sequence[tuple[str, AudienceTotals]]) -> None:
+        """Write the totals of an event (session empty) and its sessions. Totals only grow; older values are ignored."""
+        rows = [
+            {
+                "event": event,
+                "session": session,
+                "born_at": t.born_at,
+                "peak": t.peak,
+                "peak_at": t.peak_at,
+                "logins": t.logins,
+                "attended": t.attended,
+            }
+            for session, t in totals
+            if t.born_at
+        ]
+        if not rows:
+            return
+        insert, now = self._sql.insert(TOTALS), TOTALS.c
+        new = insert.excluded
+        larger: dict[str, Any] = {
+            "peak_at": case((new.peak > now.peak, new.peak_at), else_=now.peak_at),
+            "peak": case((new.peak > now.peak, new.peak), else_=now.peak),
+            "logins": case((new.logins > now.logins, new.logins), else_=now.logins),
+            "attended": case((new.attended > now.attended, new.attended), else_=now.attended),
+        }
+        upsert = insert.on_conflict_do_update(index_elements=list(TOTALS.primary_key), set_=larger)
+        async with self._sql.begin() as tx:
+            await tx.execute(upsert, rows)
+
+    async def get_lives(self, event: str) -> dict[str, list[AudienceTotals]]:
+        """Return the totals of every life of an event (session empty) and of its sessions."""
+        found: dict[str, list[AudienceTotals]] = {}
+        columns = (TOTALS.c.session, *(TOTALS.c[name] for name in AudienceTotals.__dataclass_fields__))
+        for row in await self._sql.fetch_all(select(*columns).where(TOTALS.c.event == event)):
+            session, *totals = tuple(row)
+            found.setdefault(session, []).append(AudienceTotals(*totals))
+        return found
+
+    async def get_records(self, event: str, session: str, from_ms: int, to_ms: int) -> list[AudienceStatistics]:
+        """Return the five-minute records of a time span, oldest first."""
+        query = (
+            select(RECORDS.c.record)
+            .where(RECORDS.c.event == event, RECORDS.c.session == session, RECORDS.c.at.between(from_ms, to_ms))
+            .order_by(RECORDS.c.at)
+            .limit(MAX_RECORDS)
+        )
+        found = (decode_statistics(text) for (text,) in await self._sql.fetch_all(query))
+        return [record for record in found if record is not None]
+
+    async def delete_session(self, event: str, session: str) -> None:
+        """Delete the viewing sessions, records and totals of a session."""
+        async with self._sql.begin() as tx:
+            for table in (VIEWINGS, RECORDS, TOTALS):
+                await tx.execute(delete(table).where(table.c.event == event, table.c.session == session))
 
 
 def viewings_page(event: str, session: str | None, last: Sequence[Any] | None) -> Select[Any]:

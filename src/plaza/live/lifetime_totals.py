@@ -52,12 +52,12 @@ class LifetimeTotals:
         if not now.attended and len(past) == 1:
             return past[0].attended
         scope = session or None
-        recorded = await self._history.count_attended(event, scope)
+        recorded = await self._history.viewings.count_attended(event, scope)
         name = keys.SESSION_ATTENDED(session) if session else keys.EVENT_ATTENDED(event)
         new: set[str] = set()
         async for viewers in scan_pages(self._valkey, "SSCAN", name, count=PAGE_SIZE):
             for page in chunks(viewers, PAGE_SIZE):
-                new |= set(page) - await self._history.find_attended(event, scope, page)
+                new |= set(page) - await self._history.viewings.find_attended(event, scope, page)
         return recorded + len(new)
 
     async def get_current(self, audience: list[str]) -> CurrentAudience:

@@ -39,7 +39,7 @@ class LivePersonalData:
                 "joined": viewing.started_at,
                 "left": viewing.ended_at,
             }
-            for event, viewing in await self._history.list_for_viewer(username)
+            for event, viewing in await self._history.viewings.list_for_viewer(username)
         ]
         events = await self._events_with(username)
         names = [name for event in events for name in (keys.EVENT_LEFT(event), keys.EVENT_HEARTBEAT(event))]
@@ -53,13 +53,13 @@ class LivePersonalData:
         """Delete a user everywhere, event by event. After an interruption, call it again."""
         for event in await self._events_with(username):
             await self._delete_in(event, username)
-        await self._history.delete_viewer(username)
+        await self._history.viewings.delete_viewer(username)
 
     async def rename(self, old: str, new: str) -> None:
         """Rename a user everywhere, event by event. After an interruption, call it again."""
         for event in await self._events_with(old):
             await self._rename_in(event, old, new)
-        await self._history.rename_viewer(old, new)
+        await self._history.viewings.rename_viewer(old, new)
 
     async def _rename_in(self, event: str, old: str, new: str) -> None:
         for place in await self._valkey.call("HKEYS", keys.EVENT_ROOMS(event)):

@@ -87,7 +87,9 @@ class AudienceRecorder:
             )
             found = [(viewer, int(start)) for viewer, start in pairs(flat)]
             viewers = [viewer for viewer, _ in found]
-            recorded = await self._history.find_recorded(event, session, location, viewers) if viewers else set()
+            recorded = (
+                await self._history.viewings.find_recorded(event, session, location, viewers) if viewers else set()
+            )
             new = [part for pair in found if pair not in recorded for part in pair]
             if new:
                 await self._functions.run("live_open", names, place, *new)
@@ -115,7 +117,7 @@ class AudienceRecorder:
         session, location = keys.split_place(place)
         for batch in chunks(viewings, BATCH_SIZE):
             viewers = [viewing.viewer for viewing in batch]
-            recorded = await self._history.find_recorded(event, session, location, viewers)
+            recorded = await self._history.viewings.find_recorded(event, session, location, viewers)
             new = [each for each in batch if (each.viewer, each.started_at) not in recorded]
             if new:
                 flat = [value for each in new for value in (each.viewer, each.started_at, each.ended_at)]
@@ -130,7 +132,7 @@ class AudienceRecorder:
                 members[:] = [each.member for each in found]
                 return [each.viewing for each in found if each.viewing is not None]
 
-            await self._history.save_viewing_sessions(event, read)
+            await self._history.viewings.save(event, read)
             if members:
                 await self._valkey.call("ZREM", keys.EVENT_FINISHED(event), *members)
 

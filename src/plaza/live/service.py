@@ -6,12 +6,11 @@ the event's part runs first, because it can refuse, and the session's part follo
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 
 from plaza.core.clock import Clock
-from plaza.core.errors import Conflict, Forbidden, TooFast, TooLarge
+from plaza.core.errors import TooFast
 from plaza.core.functions import Functions
 from plaza.core.rate_limits import Quota
 from plaza.core.sequences import chunks
@@ -34,6 +33,7 @@ from plaza.live.model import (
     Viewer,
     effective_groups,
 )
+from plaza.live.session_claims import SessionClaims
 from plaza.live.throttle import HeartbeatThrottle
 
 # Every heartbeat needs the names of its keys. The names of this many places are cached.
@@ -55,8 +55,7 @@ class LiveService:
         self._only_declared = "0" if settings.live_open else "1"
         self.pace = HeartbeatPace(settings.live_beats_per_second)
         self._keys: dict[tuple[str, str, str], list[str]] = {}
-        # On a cluster: sessions and their events, so that each is claimed once per process.
-        self._owners: dict[str, str] = {}
+        self._claims = SessionClaims(functions)
         self._new_events = HeartbeatThrottle(clock) if settings.rate_limits else None
         self._max_events = settings.live_max_events
         self._event_count = 0  # when this process last created an event or refused one
@@ -87,7 +86,7 @@ class LiveService:
             await self._count_events()  # events may have been purged
             raise
         except SessionOfAnotherEvent:
-            self._owners.pop(session, None)  # a declaration may have taken the session
+            self._claims.forget(session)  # a declaration may have taken the session
             raise
         if is_new:
             if self._new_events is not None and viewer.client:
@@ -105,7 +104,7 @@ class LiveService:
         """Write a heartbeat. Returns the viewers of the event and the session, and whether the event is new."""
         names = self._place_keys(event, session, location)
         if session and self._valkey.clustered:
-            async with self._claimed(event, [session]):
+            async with self._claims.claimed(event, [session]):
                 alive, _, is_new, counted_groups = await self._functions.run("live_beat", names, *args)
             session_args = (*args[:7], counted_groups, "1", *args[9:])
             session_alive = await self._functions.run(
@@ -165,7 +164,7 @@ class LiveService:
         title = "" if new_title is None else f"={new_title}"
         if not self._valkey.clustered:
             names += map(keys.SESSION_INFO, sessions)
-        async with self._claimed(event, sessions if self._valkey.clustered else ()):
+        async with self._claims.claimed(event, sessions if self._valkey.clustered else ()):
             stored_title, all_sessions = await self._functions.run(
                 "live_declare", names, event, self._clock.now_ms(), title, *sessions
             )
@@ -203,7 +202,7 @@ class LiveService:
             await self._functions.run("live_delete_places", names, event, *batch)
         deleted = await self._functions.run("live_delete_session", keys.session_audience(session), event)
         listed = await self._valkey.call("SREM", keys.EVENT_SESSIONS(event), session)
-        self._owners.pop(session, None)
+        self._claims.forget(session)
         return bool(deleted or listed)
 
     async def delete_group(self, event: str, group: str) -> bool:
@@ -235,28 +234,3 @@ class LiveService:
                 self._keys.clear()
             self._keys[event, session, location] = names
         return names
-
-    @asynccontextmanager
-    async def _claimed(self, event: str, sessions: Sequence[str]) -> AsyncIterator[None]:
-        """Claim sessions for an event, on a cluster. If the operation is refused, the new claims are undone.
-
-        Claiming comes first. If the owner were only read first, two events could get the same new session.
-        """
-        unknown = [session for session in sessions if self._owners.get(session) != event]
-        claims = await asyncio.gather(*(self._claim(session, event) for session in unknown), return_exceptions=True)
-        newly_claimed = [session for session, new in zip(unknown, claims, strict=True) if new is True]
-        try:
-            for failed in (claim for claim in claims if isinstance(claim, BaseException)):
-                raise failed
-            yield
-        except (Conflict, Forbidden, TooFast, TooLarge):
-            infos = [keys.SESSION_INFO(session) for session in newly_claimed]
-            await asyncio.gather(*(self._functions.run("live_unclaim", [info], event) for info in infos))
-            raise
-        if len(self._owners) + len(unknown) > MAX_CACHED_PLACES:
-            self._owners.clear()
-        self._owners.update(dict.fromkeys(unknown, event))
-
-    async def _claim(self, session: str, event: str) -> bool:
-        """Claim a session. Returns whether it had no event before."""
-        return bool(await self._functions.run("live_claim", [keys.SESSION_INFO(session)], event))

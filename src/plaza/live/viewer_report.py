@@ -67,7 +67,7 @@ class HeartbeatReports:
     async def _add_purged(self, event: str, viewers: list[ViewerStatus]) -> list[ViewerStatus]:
         """Report viewers whose keys were purged by their latest viewing session in SQL."""
         unknown = [viewer.user_id for viewer in viewers if viewer.last_beat is None]
-        past = await self._history.find_latest(event, unknown) if unknown else {}
+        past = await self._history.viewings.find_latest(event, unknown) if unknown else {}
         return [_past_status(past[viewer.user_id]) if viewer.user_id in past else viewer for viewer in viewers]
 
     async def _report_alive(self, names: list[str], now: int, cursor: str | None) -> HeartbeatReport:

@@ -48,7 +48,7 @@ class ViewingSessions:
             if session in (None, viewing.session) and key not in seen:
                 seen.add(key)
                 yield viewing
-        async for viewing in self._history.iterate_viewing_sessions(event, session):
+        async for viewing in self._history.viewings.iterate(event, session):
             if (viewing.session, viewing.location, viewing.viewer, viewing.started_at) not in seen:
                 yield viewing
 
@@ -84,7 +84,9 @@ class ViewingSessions:
             count_unreadable("viewing session", unreadable, audience=event, place=place)
             rows = list(zip(*(flat[i::5] for i in range(5)), strict=True))
             unknown = [row[0] for row in rows if not row[4]]
-            recorded = await self._history.find_recorded(event, session, location, unknown) if unknown else set()
+            recorded = (
+                await self._history.viewings.find_recorded(event, session, location, unknown) if unknown else set()
+            )
             for viewer, start, end, under_way, is_open in rows:
                 if is_open or (viewer, int(start)) not in recorded:
                     viewing = ViewingSession(session, location, viewer, int(start), int(end), bool(under_way))
