@@ -35,7 +35,7 @@ from plaza.social.users import Users
 from tests.servers import Server, running_server
 
 SECRET = "s" * 32
-PEOPLE, POSTS, FOLLOWED = 300, 3_000, 100
+USERS, POSTS, FOLLOWED = 300, 3_000, 100
 REQUESTS, ROUNDS = 2_560, 3
 
 OURS, PEER = "plaza", "fastapi + redis-py"
@@ -68,24 +68,24 @@ class Community:
         self.valkey, clock = valkey, Clock()
         self.functions = Functions(valkey, [LIBRARY, paging.LIBRARY])
         self.auth = Auth(Settings(jwt_secret=SECRET, api_key="k" * 32))
-        people = Users(self.functions, self.auth, clock)
-        self.posts = Posts(self.functions, PostReader(self.functions), people, clock)
+        users = Users(self.functions, self.auth, clock)
+        self.posts = Posts(self.functions, PostReader(self.functions), users, clock)
         self.sync = InboundSync(self.functions, self.posts, clock)
         self.home = HomeFeed(self.functions, PostReader(self.functions), clock)
 
     async def fill(self) -> None:
         dice = random.Random(1)
         await self.functions.load()
-        people = [{"username": f"u{i}", "display_name": f"User {i}", "role": "model" if i % 5 == 0 else "user"}
-                  for i in range(PEOPLE)]  # fmt: skip
-        await self.sync.apply("user", people)
+        users = [{"username": f"u{i}", "display_name": f"User {i}", "role": "model" if i % 5 == 0 else "user"}
+                 for i in range(USERS)]  # fmt: skip
+        await self.sync.apply("user", users)
         words = ["morning", "coffee", "river", "night", "garden", "stone", "paper", "light", "music", "walk"]
-        made = [{"id": post_id(i), "username": f"u{i % PEOPLE}",
+        made = [{"id": post_id(i), "username": f"u{i % USERS}",
                  "content": " ".join(dice.choices(words, k=20)) + f" #{dice.choice(words)} #{dice.choice(words)}"}
                 for i in range(POSTS)]  # fmt: skip
-        follows = [{"follower": f"u{i}", "following": f"u{other}"} for i in range(PEOPLE)
-                   for other in dice.sample(range(PEOPLE), FOLLOWED) if other != i]  # fmt: skip
-        likes = [{"username": f"u{dice.randrange(PEOPLE)}", "post_id": post_id(dice.randrange(POSTS))}
+        follows = [{"follower": f"u{i}", "following": f"u{other}"} for i in range(USERS)
+                   for other in dice.sample(range(USERS), FOLLOWED) if other != i]  # fmt: skip
+        likes = [{"username": f"u{dice.randrange(USERS)}", "post_id": post_id(dice.randrange(POSTS))}
                  for _ in range(2 * POSTS)]  # fmt: skip
         for kind, records in (("post", made), ("follow", follows), ("like", likes)):
             for first in range(0, len(records), 1_000):
@@ -94,7 +94,7 @@ class Community:
     def requests(self) -> dict[str, tuple[list[bytes], bytes]]:
         """The requests sent to both, each with the expected start of the response."""
         dice = random.Random(2)
-        tokens = [f"authorization: Bearer {self.auth.issue(f'u{i}', 'user')}" for i in range(PEOPLE)]
+        tokens = [f"authorization: Bearer {self.auth.issue(f'u{i}', 'user')}" for i in range(USERS)]
         likes = []
         for _ in range(REQUESTS // 2):
             path, token = f"/posts/{post_id(dice.randrange(POSTS))}/like", dice.choice(tokens)
