@@ -13,7 +13,7 @@ from plaza.social.keys import CATALOGUE
 Keyspace = dict[str, dict[tuple[str, ...], Any]]
 
 
-class KeyFamilies(Protocol):
+class FamilyFinder(Protocol):
     """Finds the family that a key name belongs to."""
 
     def __iter__(self) -> Iterator[tuple[str, Key]]: ...
@@ -24,7 +24,7 @@ class KeyFamilies(Protocol):
 ALL = join_catalogues([keys.CATALOGUE, CATALOGUE])
 
 
-async def read_all(redis_client: Any, families: KeyFamilies = ALL) -> Keyspace:
+async def read_all(redis_client: Any, families: FamilyFinder = ALL) -> Keyspace:
     """Read all keys. Returns values by family name, then by the ids in the key name."""
     names = {key: name for name, key in families}
     keyspace: Keyspace = {name: {} for name in names.values()}
