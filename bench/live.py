@@ -33,9 +33,9 @@ from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.valkey import connect
 from plaza.live import keys
+from plaza.live.heartbeats import LiveService
 from plaza.live.library import LIBRARY
 from plaza.live.model import SCORE_SHIFT, Heartbeat, Viewer
-from plaza.live.service import LiveService
 from tests.servers import Server, running_server
 
 ROUNDS = 4

@@ -56,7 +56,7 @@ from plaza.social.inbound_sync import InboundSync
 from plaza.valkey_discovery import open_connection
 from plaza.web import page_registry
 from plaza.web.page_responses import PageResponses
-from plaza.web.routing import SitePageAccess
+from plaza.web.page_routes import SitePageAccess
 from plaza.worker import Worker
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 
-from plaza.accounts.emails import Emails
+from plaza.accounts.email_links import Emails
 from plaza.accounts.keys import ACCOUNT_EMAIL, ADDRESS_USERS
 from plaza.accounts.model import digest
 from plaza.app import Plaza

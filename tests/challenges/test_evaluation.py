@@ -11,8 +11,8 @@ import pytest
 
 from plaza.challenges.recommendation.evaluation import movielens, report
 from plaza.challenges.recommendation.evaluation.contenders import contenders
+from plaza.challenges.recommendation.evaluation.experiment import Quality, evaluate, last_fifth, quality, random_fifth
 from plaza.challenges.recommendation.evaluation.movielens import Ratings
-from plaza.challenges.recommendation.evaluation.scoring import Quality, evaluate, last_fifth, quality, random_fifth
 from plaza.core.errors import OperatorError
 
 

@@ -16,7 +16,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, MetaData, inspect, text
 
 import plaza
-from plaza.core import migrate
+from plaza.core import sql_migrations
 from plaza.core.errors import OperatorError, SettingError, Unavailable
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
@@ -53,7 +53,7 @@ async def test_a_database_newer_than_the_code_is_rejected_and_unchanged(
     older.mkdir()
     (older / "sample_0001_parents.py").write_text((FOLDER / "sample_0001_parents.py").read_text())
     with pytest.raises(SettingError, match=r"newer than this Plaza.*sample_0002.*backup"):
-        await Sql.open(sql_settings, [*migrate.migration_folders(), older])
+        await Sql.open(sql_settings, [*sql_migrations.migration_folders(), older])
     assert await fetch_amount(sample_sql) == 5
 
 
@@ -142,10 +142,10 @@ async def test_waiting_for_a_migration_is_bounded(sql_settings: Settings, monkey
             other = await Sql.open(sql_settings)
             stack.push_async_callback(other.close)
             tx = await stack.enter_async_context(other.begin())
-            await tx.execute(text(f"SELECT pg_advisory_xact_lock({migrate.ADVISORY_LOCK})"))
+            await tx.execute(text(f"SELECT pg_advisory_xact_lock({sql_migrations.ADVISORY_LOCK})"))
         else:
-            await stack.enter_async_context(migrate.file_lock(sql_settings.data_dir / "plaza.lock"))
-        monkeypatch.setattr(migrate, "LOCK_WAIT_SECONDS", 0.1)
+            await stack.enter_async_context(sql_migrations.file_lock(sql_settings.data_dir / "plaza.lock"))
+        monkeypatch.setattr(sql_migrations, "LOCK_WAIT_SECONDS", 0.1)
         async with within_time_limit():
             with pytest.raises(Unavailable):
                 await Sql.open(sql_settings)

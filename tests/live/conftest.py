@@ -18,13 +18,13 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
 from plaza.live import domain
+from plaza.live.heartbeats import LiveService
 from plaza.live.history import AudienceHistory
+from plaza.live.last_seen_report import HeartbeatReports
 from plaza.live.library import LIBRARY
 from plaza.live.model import Heartbeat, HeartbeatResult, LeaveRequest, LeaveResult, Viewer
 from plaza.live.recorder import AudienceRecorder
-from plaza.live.service import LiveService
 from plaza.live.statistics import AudienceFigures
-from plaza.live.viewer_report import HeartbeatReports
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server
 

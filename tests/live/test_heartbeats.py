@@ -12,6 +12,7 @@ from plaza.core.errors import Conflict
 from plaza.core.settings import Settings
 from plaza.core.valkey import REQUEST_USAGE, RequestUsage, Valkey
 from plaza.live import keys
+from plaza.live.heartbeats import LiveService
 from plaza.live.model import (
     MAX_UNDECLARED_SESSIONS,
     EventDeclaration,
@@ -21,7 +22,6 @@ from plaza.live.model import (
     TooManyPlaces,
     Viewer,
 )
-from plaza.live.service import LiveService
 from plaza.live.statistics import AudienceFigures
 from tests.live.conftest import ViewerActions, viewer
 

@@ -12,10 +12,10 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
+from plaza.live.heartbeats import LiveService
 from plaza.live.history import AudienceHistory
 from plaza.live.library import LIBRARY
 from plaza.live.recorder import AudienceRecorder
-from plaza.live.service import LiveService
 from plaza.live.statistics import AudienceFigures
 from tests.live.conftest import ViewerActions
 from tests.servers import Server

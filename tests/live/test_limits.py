@@ -11,6 +11,7 @@ from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import keys
+from plaza.live.heartbeats import NEW_EVENTS, LiveService
 from plaza.live.model import (
     MAX_NEW_EVENT_BYTES,
     MAX_SESSIONS,
@@ -25,7 +26,6 @@ from plaza.live.model import (
     Viewer,
 )
 from plaza.live.schedule import MAX_SESSIONS_SHOWN, EventSchedule
-from plaza.live.service import NEW_EVENTS, LiveService
 from plaza.live.statistics import AudienceFigures
 from tests.live.conftest import AT, ViewerActions, Web, viewer
 

@@ -12,9 +12,9 @@ from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import keys
 from plaza.live.history import AudienceHistory, ViewingSession
+from plaza.live.last_seen_report import HeartbeatReports, ReportRequest
 from plaza.live.recorder import AudienceRecorder
 from plaza.live.statistics import AudienceFigures
-from plaza.live.viewer_report import HeartbeatReports, ReportRequest
 from tests.live.conftest import ViewerActions
 from tests.processes import SimulatedCrash
 

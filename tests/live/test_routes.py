@@ -98,8 +98,8 @@ async def test_a_report_has_the_last_time_and_place_of_viewers(web: Web) -> None
 
 
 async def test_a_long_report_continues_by_its_own_cursor_only(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plaza.live.viewer_report.PAGE_SIZE", 2)
-    monkeypatch.setattr("plaza.live.viewer_report.MAX_VIEWERS", 2)
+    monkeypatch.setattr("plaza.live.last_seen_report.PAGE_SIZE", 2)
+    monkeypatch.setattr("plaza.live.last_seen_report.MAX_VIEWERS", 2)
     for i in range(5):
         await web.beat(web.user(f"p{i}"))
     seen: list[str] = []

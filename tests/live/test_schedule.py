@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from plaza.core.functions import Functions
+from plaza.live.heartbeats import LiveService
 from plaza.live.model import EventDeclaration
 from plaza.live.schedule import EventSchedule
-from plaza.live.service import LiveService
 from plaza.live.statistics import AudienceFigures
 from plaza.live.viewers import ViewerTokens
 from tests.live.conftest import ViewerActions, Web

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from plaza.app import Plaza
+from plaza.live.heartbeats import LiveService
 from plaza.live.model import EventDeclaration
-from plaza.live.service import LiveService
 from plaza.shop.items import Items
 from plaza.shop.model import NewItem
 from tests.http_servers import all_of_plaza, serving

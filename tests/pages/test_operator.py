@@ -15,9 +15,9 @@ from plaza.demo.keys import DEMO
 from plaza.keyspace.audit.keys import AUDIT_RUNNING
 from plaza.keyspace.audit.report import AuditReport
 from plaza.keyspace.browser import KeyBrowser, is_readable
+from plaza.live.heartbeats import LiveService
 from plaza.live.keys import EVENT_RECORDS
 from plaza.live.model import SLOT_MS, AudienceStatistics, EventDeclaration, Heartbeat, Viewer
-from plaza.live.service import LiveService
 from plaza.social.accounts import Accounts
 from plaza.social.keys import AUTH_USER, USER, USER_POSTS
 from plaza.social.model import NewPost, PasswordLogin

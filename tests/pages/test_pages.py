@@ -14,8 +14,8 @@ from plaza.articles.service import Articles
 from plaza.challenges.model import DAY_MS, Challenge
 from plaza.core.auth import API, Actor
 from plaza.core.settings import Settings
+from plaza.live.heartbeats import LiveService
 from plaza.live.model import EventDeclaration, Heartbeat, Viewer
-from plaza.live.service import LiveService
 from plaza.shop.items import Items
 from plaza.shop.model import ItemChange, NewItem
 from plaza.social.comments import Comments

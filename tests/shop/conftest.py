@@ -35,13 +35,13 @@ from plaza.sessions.session_store import SessionStore
 from plaza.sessions.sign_in import SignIn
 from plaza.shop.carts import Carts
 from plaza.shop.checkout import Checkout
+from plaza.shop.item_pages import Storefront
 from plaza.shop.items import Items, row_loader
 from plaza.shop.library import LIBRARY, SESSION_DATA
 from plaza.shop.model import Item, NewItem
 from plaza.shop.order_history import OrderHistory
 from plaza.shop.personal_data import ShopPersonalData
 from plaza.shop.row_schedules import RowSchedules
-from plaza.shop.storefront import Storefront
 from plaza.shop.views import Views
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plaza.accounts import jobs, routes, routes_openid
-from plaza.accounts.emails import Emails, MailJob
+from plaza.accounts.email_links import Emails, MailJob
 from plaza.accounts.library import LIBRARY
 from plaza.accounts.openid import OpenIdSignIn
 from plaza.accounts.openid_client import OpenIdClient

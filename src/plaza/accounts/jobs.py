@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plaza.accounts.emails import STREAM, MailJob
+from plaza.accounts.email_links import STREAM, MailJob
 from plaza.accounts.security_log import SqlSecurityLog
 from plaza.core.events import Consumer
 from plaza.core.leases import Lease

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plaza.accounts.emails import Emails
+from plaza.accounts.email_links import Emails
 from plaza.accounts.model import (
     EmailVerified,
     LogPage,

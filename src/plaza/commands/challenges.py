@@ -68,7 +68,7 @@ def _evaluate(given: argparse.Namespace) -> int:
 
     from plaza.challenges.recommendation.evaluation import movielens, report
     from plaza.challenges.recommendation.evaluation.contenders import contenders
-    from plaza.challenges.recommendation.evaluation.scoring import evaluate
+    from plaza.challenges.recommendation.evaluation.experiment import evaluate
 
     folder = Settings.from_env().data_dir / "evaluation"
     log = movielens.read(Path(given.wheel) if given.wheel else movielens.fetch(folder))

@@ -31,7 +31,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from plaza.core import metrics, migrate
+from plaza.core import metrics, sql_migrations
 from plaza.core.errors import OperatorError, SettingError, Unavailable
 from plaza.core.settings import Settings
 from plaza.core.sqlite import SqliteConnections
@@ -99,10 +99,10 @@ class Sql:
         """Connect and migrate the tables: all of Plaza's, or those of `folders`."""
         if settings.database_url:
             url = _postgres_url(settings.database_url)
-            await _migrate_postgres(url, migrate.migration_folders() if folders is None else folders)
+            await _migrate_postgres(url, sql_migrations.migration_folders() if folders is None else folders)
             return cls(*_postgres_engines(url))
         file = settings.data_dir / "plaza.sqlite"
-        await _migrate_sqlite(file, migrate.migration_folders() if folders is None else folders)
+        await _migrate_sqlite(file, sql_migrations.migration_folders() if folders is None else folders)
         connections = SqliteConnections(file)
         reader = _sqlite_reader(connections)
         return cls(_sqlite_writer(connections), reader, reader, InlineSqlite(file, _READ_ONLY_PRAGMAS), connections)
@@ -235,7 +235,7 @@ async def _migrate_sqlite(file: Path, folders: Sequence[Path]) -> None:
         )  # readable by the owner only; SQLite gives its log the same mode
     except OSError as error:
         raise SettingError(f"Cannot use the data directory {file.parent}: {error.strerror}.") from None
-    async with migrate.file_lock(file.with_suffix(".lock")):
+    async with sql_migrations.file_lock(file.with_suffix(".lock")):
         # A migration may rebuild a referenced table, so references are checked at the end, not at every step.
         # The write-ahead log is a property of the file. It is enabled here, before another connection is open.
         pragmas = ("foreign_keys = OFF", "synchronous = FULL", "journal_mode = WAL")
@@ -243,10 +243,10 @@ async def _migrate_sqlite(file: Path, folders: Sequence[Path]) -> None:
         engine = _sqlite_engine(connections, "BEGIN IMMEDIATE", pragmas)
         try:
             async with _transaction(engine) as tx:
-                if await tx.run_sync(migrate.is_behind, folders):
+                if await tx.run_sync(sql_migrations.is_behind, folders):
                     # Rows that another program orphaned before are a matter for the audit, and stop no start.
                     before = await _broken_references(tx)
-                    await tx.run_sync(migrate.upgrade, folders)
+                    await tx.run_sync(sql_migrations.upgrade, folders)
                     for table, *_ in await _broken_references(tx) - before:
                         raise SettingError(f"A migration left a broken reference in table {table}. Report this error.")
         except (Unavailable, exc.DBAPIError) as error:
@@ -324,9 +324,9 @@ async def _migrate_postgres(url: str, folders: Sequence[Path]) -> None:
     engine = _postgres_engine(url, statement_seconds=None)
     try:
         async with _transaction(engine) as tx:
-            await tx.execute(text(f"SET LOCAL lock_timeout = '{migrate.LOCK_WAIT_SECONDS}s'"))
-            await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": migrate.ADVISORY_LOCK})
-            await tx.run_sync(migrate.upgrade, folders)
+            await tx.execute(text(f"SET LOCAL lock_timeout = '{sql_migrations.LOCK_WAIT_SECONDS}s'"))
+            await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": sql_migrations.ADVISORY_LOCK})
+            await tx.run_sync(sql_migrations.upgrade, folders)
     except Unavailable as error:
         # Only the operator sees this error, so it may contain the cause.
         cause = getattr(error.__cause__, "orig", error.__cause__)

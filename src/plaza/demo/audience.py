@@ -14,8 +14,8 @@ from typing import Final
 from plaza.core.clock import Clock
 from plaza.demo.loaders.live import EVENT, SESSIONS
 from plaza.demo.users import CommunityUsers
+from plaza.live.heartbeats import LiveService
 from plaza.live.model import HEARTBEAT_INTERVAL_MS, Heartbeat, Viewer
-from plaza.live.service import LiveService
 from plaza.live.simulation import COUNTRIES, GROUPS, LOCATIONS
 
 MAX_VIEWERS: Final = 110

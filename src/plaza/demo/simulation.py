@@ -16,7 +16,7 @@ from plaza.core.errors import PlazaError, Unavailable
 from plaza.demo.actions import DemoAction, DemoActions, RandomChoices
 from plaza.demo.audience import DemoAudience
 from plaza.demo.users import CommunityUsers, DemoUser
-from plaza.live.service import LiveService
+from plaza.live.heartbeats import LiveService
 from plaza.social.keys import AUTH_USER, USER
 
 STEP_SECONDS: Final = 3.0

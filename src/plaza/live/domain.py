@@ -5,18 +5,18 @@ from __future__ import annotations
 from plaza.core.domain import Core, Domain, Parts
 from plaza.live.address_salts import AddressSalts
 from plaza.live.geo import GeoIp, GeoLocator
+from plaza.live.heartbeats import LiveService
 from plaza.live.history import AudienceHistory
 from plaza.live.invariants import INVARIANTS
 from plaza.live.jobs import timers
+from plaza.live.last_seen_report import HeartbeatReports
 from plaza.live.library import LIBRARY
 from plaza.live.personal_data import LivePersonalData
 from plaza.live.recorder import AudienceRecorder
 from plaza.live.routes import route
 from plaza.live.schedule import EventSchedule
-from plaza.live.service import LiveService
 from plaza.live.statistics import AudienceFigures
 from plaza.live.stream import FigureStreams
-from plaza.live.viewer_report import HeartbeatReports
 from plaza.live.viewers import ViewerAuthenticator
 from plaza.live.viewing_sessions import ViewingSessions
 

@@ -12,7 +12,9 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import EVENTS, Response, ServerSentEvent
 from plaza.core.http.routes import Routes
 from plaza.live import attendance
+from plaza.live.heartbeats import LiveService
 from plaza.live.history import AudienceHistory
+from plaza.live.last_seen_report import HeartbeatReport, HeartbeatReports, ReportRequest
 from plaza.live.model import (
     AudienceStatistics,
     EventDeclaration,
@@ -31,10 +33,8 @@ from plaza.live.model import (
     ViewerCount,
     ViewingStats,
 )
-from plaza.live.service import LiveService
 from plaza.live.statistics import AudienceFigures
 from plaza.live.stream import FigureStreams
-from plaza.live.viewer_report import HeartbeatReport, HeartbeatReports, ReportRequest
 from plaza.live.viewers import ViewerAuthenticator, ViewerToken
 from plaza.live.viewing_sessions import ViewingSessions
 

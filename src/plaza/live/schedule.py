@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from plaza.core.valkey import Valkey
 from plaza.live import keys
-from plaza.live.service import LiveService
+from plaza.live.heartbeats import LiveService
 from plaza.live.statistics import AudienceFigures
 
 # More than a page shows, because undeclared events among them are skipped.

@@ -20,8 +20,8 @@ from plaza.core.clock import Clock, ManualClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import keys
+from plaza.live.heartbeats import LiveService
 from plaza.live.model import Heartbeat, LeaveRequest, Viewer
-from plaza.live.service import LiveService
 
 COUNTRIES = {"US": 30, "IN": 14, "DE": 10, "BR": 9, "GB": 8, "FR": 8, "JP": 7, "NZ": 5, "NG": 5, "ZZ": 4}
 GROUPS = ("members", "press", "staff")

@@ -19,12 +19,12 @@ from plaza.shop import jobs, routes
 from plaza.shop.carts import Carts
 from plaza.shop.checkout import Checkout
 from plaza.shop.invariants import INVARIANTS
+from plaza.shop.item_pages import Storefront
 from plaza.shop.items import Items, row_loader
 from plaza.shop.library import LIBRARY, SESSION_DATA
 from plaza.shop.order_history import OrderHistory
 from plaza.shop.personal_data import ShopPersonalData
 from plaza.shop.row_schedules import RowSchedules
-from plaza.shop.storefront import Storefront
 from plaza.shop.views import Views
 
 

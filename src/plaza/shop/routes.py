@@ -14,6 +14,7 @@ from plaza.sessions.routes import session_response
 from plaza.sessions.service import Sessions
 from plaza.shop.carts import Carts
 from plaza.shop.checkout import Checkout
+from plaza.shop.item_pages import HTML, Storefront
 from plaza.shop.items import Items
 from plaza.shop.model import (
     CacheState,
@@ -31,7 +32,6 @@ from plaza.shop.model import (
 )
 from plaza.shop.order_history import OrderHistory
 from plaza.shop.row_schedules import RowSchedules
-from plaza.shop.storefront import HTML, Storefront
 from plaza.shop.views import Views
 
 route = Routes("shop", prefix="/shop", about="Sessions, items, carts and orders, and the caches in front of them.")

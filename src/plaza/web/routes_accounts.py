@@ -19,7 +19,7 @@ from plaza.social.model import Registration, Username, UsernameTaken
 from plaza.web import assets, avatars, forms, sign_in
 from plaza.web.drafts import carried_draft
 from plaza.web.page_responses import PageResponses
-from plaza.web.routing import PageRoutes
+from plaza.web.page_routes import PageRoutes
 from plaza.web.security import HOME, local_path
 
 page = PageRoutes()

@@ -24,8 +24,8 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.web import article_html, forms
 from plaza.web.page_responses import PageResponses
+from plaza.web.page_routes import PageRoutes
 from plaza.web.rendering import tabs
-from plaza.web.routing import PageRoutes
 from plaza.web.sidebar import Sidebar
 from plaza.web.text_html import next_page_link
 from plaza.web.visitors import Visitor

@@ -32,8 +32,8 @@ from plaza.core.http.responses import Response
 from plaza.core.paging import Page
 from plaza.web import challenge_html, forms
 from plaza.web.page_responses import PageResponses
+from plaza.web.page_routes import PageRoutes
 from plaza.web.rendering import tabs
-from plaza.web.routing import PageRoutes
 from plaza.web.text_html import fitting_count, next_page_link, truncate_text
 from plaza.web.visitors import Visitor
 

@@ -17,7 +17,7 @@ from plaza.live.statistics import AudienceFigures
 from plaza.live.stream import FigureStreams
 from plaza.live.viewers import ViewerAuthenticator
 from plaza.web.page_responses import PageResponses
-from plaza.web.routing import PageRoutes
+from plaza.web.page_routes import PageRoutes
 from plaza.web.sidebar import Sidebar
 
 page = PageRoutes()

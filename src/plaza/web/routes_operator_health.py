@@ -18,8 +18,8 @@ from plaza.web import forms
 from plaza.web.health_figures import HealthFigures, HealthMonitor
 from plaza.web.operator_navigation import SECTION, operator_tabs
 from plaza.web.page_responses import PageResponses
+from plaza.web.page_routes import PageRoutes
 from plaza.web.rendering import render
-from plaza.web.routing import PageRoutes
 
 page = PageRoutes()
 

@@ -11,7 +11,7 @@ from plaza.core.keyspace import Key
 from plaza.keyspace.browser import KeyBrowser, is_readable
 from plaza.web.operator_navigation import SECTION, operator_tabs
 from plaza.web.page_responses import PageResponses
-from plaza.web.routing import PageRoutes
+from plaza.web.page_routes import PageRoutes
 
 page = PageRoutes()
 

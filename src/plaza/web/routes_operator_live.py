@@ -18,7 +18,7 @@ from plaza.live.stream import FigureStreams
 from plaza.web import chart_geometry
 from plaza.web.operator_navigation import SECTION, operator_tabs
 from plaza.web.page_responses import PageResponses
-from plaza.web.routing import PageRoutes
+from plaza.web.page_routes import PageRoutes
 from plaza.web.text_html import format_date_time
 
 page = PageRoutes()

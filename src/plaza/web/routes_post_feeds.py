@@ -14,8 +14,8 @@ from plaza.social.home_feed import HomeFeed
 from plaza.social.model import FeedItem
 from plaza.web import post_html
 from plaza.web.page_responses import PageResponses
+from plaza.web.page_routes import PageRoutes
 from plaza.web.rendering import tabs
-from plaza.web.routing import PageRoutes
 from plaza.web.security import HOME
 from plaza.web.sidebar import Sidebar
 from plaza.web.text_html import next_page_link, tag_path

@@ -18,7 +18,7 @@ from plaza.social.model import CommentId, NewComment, NewPost, PostEdit, PostId
 from plaza.social.posts import Posts
 from plaza.web import forms, post_html
 from plaza.web.page_responses import PageResponses
-from plaza.web.routing import PageRoutes
+from plaza.web.page_routes import PageRoutes
 from plaza.web.text_html import MAX_TEXT_BYTES, fitting_count, next_page_link, truncate_text
 from plaza.web.visitors import Visitor
 

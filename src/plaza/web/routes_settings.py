@@ -25,8 +25,8 @@ from plaza.social.model import PasswordChange, Profile
 from plaza.social.users import Users
 from plaza.web import forms
 from plaza.web.page_responses import PageResponses
+from plaza.web.page_routes import PageRoutes
 from plaza.web.rendering import tabs
-from plaza.web.routing import PageRoutes
 from plaza.web.security import HOME
 from plaza.web.text_html import user_path
 from plaza.web.visitors import Visitor

@@ -20,9 +20,9 @@ from plaza.shop.order_history import OrderHistory
 from plaza.shop.views import Views
 from plaza.web import forms
 from plaza.web.page_responses import PageResponses
+from plaza.web.page_routes import PageRoutes
 from plaza.web.product_html import ProductPages, item_tiles
 from plaza.web.rendering import tabs
-from plaza.web.routing import PageRoutes
 from plaza.web.text_html import next_page_link
 from plaza.web.visitors import Visitor
 

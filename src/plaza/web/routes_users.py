@@ -15,8 +15,8 @@ from plaza.social.relations import Relations
 from plaza.social.users import Users
 from plaza.web import forms, post_html
 from plaza.web.page_responses import PageResponses
+from plaza.web.page_routes import PageRoutes
 from plaza.web.routes_settings import settings_tabs
-from plaza.web.routing import PageRoutes
 from plaza.web.text_html import next_page_link, user_path
 from plaza.web.visitors import Visitor
 

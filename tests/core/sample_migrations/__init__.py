@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sqlalchemy import Column, ForeignKey, Integer, String, Table, select
 
-from plaza.core import migrate
+from plaza.core import sql_migrations
 from plaza.core.sql import Sql, metadata
 
 FOLDER = Path(__file__).parent / "migrations" / "versions"
@@ -28,7 +28,7 @@ CHILDREN = Table(
 
 def sample_folders() -> list[Path]:
     """The folders of all migrations, with the sample domain's."""
-    return [*migrate.migration_folders(), FOLDER]
+    return [*sql_migrations.migration_folders(), FOLDER]
 
 
 async def fetch_amount(sql: Sql) -> int:

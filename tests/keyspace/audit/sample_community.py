@@ -17,8 +17,8 @@ from plaza.challenges.service import Challenges
 from plaza.core.auth import Actor
 from plaza.core.paging import Page
 from plaza.core.tokens import Role
+from plaza.live.heartbeats import LiveService
 from plaza.live.model import Heartbeat, LeaveRequest, Viewer
-from plaza.live.service import LiveService
 from plaza.sessions.sign_in import SignIn
 from plaza.shop.carts import Carts
 from plaza.shop.items import Items

@@ -15,8 +15,8 @@ from plaza.challenges.model import NewChallengePost
 from plaza.challenges.posts import ChallengePosts
 from plaza.core.auth import Actor
 from plaza.core.errors import PlazaError
+from plaza.live.heartbeats import LiveService
 from plaza.live.model import Heartbeat, LeaveRequest, Viewer
-from plaza.live.service import LiveService
 from plaza.sessions.service import Sessions
 from plaza.sessions.sign_in import SignIn
 from plaza.shop.carts import Carts

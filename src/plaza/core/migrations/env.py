@@ -1,4 +1,4 @@
-"""What Alembic runs to migrate: on the connection, and in the transaction, that `core/migrate.py` gives it."""
+"""What Alembic runs to migrate: on the connection, and in the transaction, that `core/sql_migrations.py` gives it."""
 
 from alembic import context
 

@@ -9,9 +9,9 @@ from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.demo.generator import CommunityPlan
 from plaza.demo.phrases import read_texts
+from plaza.live.heartbeats import LiveService
 from plaza.live.keys import EVENT_INFO, LIVE_AWAKE
 from plaza.live.model import EventDeclaration
-from plaza.live.service import LiveService
 from plaza.live.simulation import GROUPS, AudienceSimulation
 
 EVENT: Final[str] = read_texts("shop")["event"]["id"]

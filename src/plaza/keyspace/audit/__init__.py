@@ -4,9 +4,9 @@ await plaza.get(Audits).start(actor)         # in the background, one at a time
 (await plaza.get(Audits).state(actor)).last  # the report of the last audit
 """
 
+from plaza.keyspace.audit.audit_runs import LIBRARY, Audits, AuditState
 from plaza.keyspace.audit.auditor import AUDIT, DRY_RUN, REPAIR, Auditor
 from plaza.keyspace.audit.report import AuditReport, Finding, FindingGroup
-from plaza.keyspace.audit.service import LIBRARY, Audits, AuditState
 
 __all__ = [
     "AUDIT",

@@ -15,7 +15,7 @@ from plaza.core.functions import Functions
 from plaza.core.invariants import Inspector, Invariants
 from plaza.core.keyspace import Catalogue
 from plaza.core.sequences import chunks
-from plaza.keyspace.audit import outbox_invariant
+from plaza.keyspace.audit import unsettled_outbox
 from plaza.keyspace.audit.basic_invariants import UNKNOWN
 from plaza.keyspace.audit.declared_invariants import bind
 from plaza.keyspace.audit.recheck import Rechecker, Suspicion
@@ -50,7 +50,7 @@ class Auditor:
         self.inspectors = inspectors
         self.families = KeyFamilies(catalogues, self.valkey.layout)
         declared = [rule for domain in invariants.values() for rule in domain.rules]
-        bind(self.families, [outbox_invariant.INVARIANT, *declared])
+        bind(self.families, [unsettled_outbox.INVARIANT, *declared])
         self.repairs = {name: domain.repairs for name, domain in invariants.items()}
 
     async def run(self, mode: str = AUDIT, on_progress: OnProgress = lambda report: None) -> AuditReport:

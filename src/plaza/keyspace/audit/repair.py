@@ -13,8 +13,8 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.keyspace import Key
 from plaza.keyspace.audit.basic_invariants import LIFETIME, MEMBER, TYPE, UNKNOWN, VALUE
-from plaza.keyspace.audit.outbox_invariant import SETTLED
 from plaza.keyspace.audit.recheck import Suspicion
+from plaza.keyspace.audit.unsettled_outbox import SETTLED
 
 # Repairs of a pass that are remembered, so that the same repair does not run twice.
 MAX_REMEMBERED = 50_000

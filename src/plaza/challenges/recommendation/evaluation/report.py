@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 
 from rich.table import Table
 
-from plaza.challenges.recommendation.evaluation.scoring import Quality, Results
+from plaza.challenges.recommendation.evaluation.experiment import Quality, Results
 
 LEFT, BAR, GAP, HEAD, PANEL_GAP, WIDTH = 170, 13, 12, 34, 26, 640
 COLOURS: Final = {"recall": "#4c78a8", "ndcg": "#f58518"}
