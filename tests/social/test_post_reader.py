@@ -170,3 +170,61 @@ async def test_an_offset_counts_visible_items_in_every_list(
         for offset in (1, 9, len(all_of_it) - 1, len(all_of_it)):
             found = await whole(Page(limit=5, offset=offset))
             assert found.items == all_of_it[offset : offset + 5]
+
+
+async def test_an_offset_loads_only_the_page(
+    social: Social, ana: Actor, bob: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cat = await social.create_user("cat")
+    for i in range(60):
+        social.clock.advance(seconds=1)
+        await social.post(cat if i % 4 == 0 else bob, "#tea")
+    await social.relations.follow(ana, "bob")
+    await social.relations.follow(ana, "cat")
+    muting = await social.create_user("eve")
+    await social.relations.mute(muting, "cat")
+    reader, checked, loaded = social.feeds.reader, [0], [0]
+    visible, items = reader.visible, reader.items
+
+    async def counting_visible(view: Any, ids: Any) -> list[bool]:
+        checked[0] += len(ids)
+        return await visible(view, ids)
+
+    async def counting_items(view: Any, ids: Any, **options: Any) -> list[FeedItem | None]:
+        loaded[0] += len(ids)
+        return await items(view, ids, **options)
+
+    monkeypatch.setattr(reader, "visible", counting_visible)
+    monkeypatch.setattr(reader, "items", counting_items)
+
+    async def cost(read: Callable[[Page], Awaitable[Any]], offset: int) -> tuple[int, int, int]:
+        """Return the round trips of a page, how many posts were checked and how many were loaded."""
+        everything = (await read(Page(limit=100))).items
+        assert (await read(Page(limit=5, offset=offset))).items == everything[offset : offset + 5]
+        checked[0] = loaded[0] = 0
+        count = await trips(read(Page(limit=5, offset=offset)))
+        return count, checked[0], loaded[0]
+
+    def lists(viewer: Actor | None) -> list[Callable[[Page], Awaitable[Any]]]:
+        return [
+            lambda page: social.feeds.explore(viewer, page),
+            lambda page: social.feeds.hashtag(viewer, "tea", page),
+            lambda page: social.feeds.ranked(viewer, "tea", page),
+        ]
+
+    clustered = social.valkey.clustered
+    for viewer in (ana, None):
+        *by_time, ranked = lists(viewer)
+        for read in by_time:
+            assert await cost(read, 40) == (await trips(read(Page(limit=5))), 0, 5), "as the first page"
+        count, *posts = await cost(ranked, 40)
+        assert (count <= (4 if clustered else 3), posts) == (True, [0, 5]), "the ids, the viewer's lists, the page"
+    following: list[Callable[[Page], Awaitable[Any]]] = [
+        lambda page: social.feeds.user_posts(ana, "bob", page),
+        lambda page: social.home.page(ana, page),
+    ]
+    for read in [*lists(muting), *following]:
+        count, checks, loads = await cost(read, 40)
+        assert count <= (16 if clustered else 5)
+        assert checks <= (40 + paging.FILL_STEP if clustered else 0)
+        assert loads <= 5 + paging.FILL_STEP, "the page, and one refill if a post of the page is hidden"

@@ -123,6 +123,12 @@ LoadItems = Callable[[Sequence[str]], Awaitable[Sequence[T | None]]]
 # Returns which ids are visible. Items skipped by an offset are not loaded, only counted.
 CheckVisible = Callable[[Sequence[str]], Awaitable[Sequence[bool]]]
 
+# Returns at most so many ids after so many visible items, or None if these must be counted. Costs less than counting.
+FetchAtOffset = Callable[[int, int], Awaitable[Sequence[tuple[str, P]] | None]]
+
+# Returns the rank after so many visible items, or None if these must be counted.
+RankAtOffset = Callable[[int], Awaitable[int | None]]
+
 _decode: Callable[[bytes], Cursor] = msgspec.msgpack.Decoder(Cursor).decode
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -158,11 +164,16 @@ def list_checksum(name: str) -> int:
 
 
 async def page_by_position(
-    name: str, page: Page, after: FetchIds[Position], load: LoadItems[T], visible: CheckVisible | None = None
+    name: str,
+    page: Page,
+    after: FetchIds[Position],
+    load: LoadItems[T],
+    visible: CheckVisible | None = None,
+    at_offset: FetchAtOffset[Position] | None = None,
 ) -> PageResult[T]:
     """Return a page of a list by position. `name` distinguishes its cursors from those of other lists."""
     start = decode_cursor(page.cursor, name, Position) if page.cursor else None
-    return _paged(page, *await fill_page(page, after, start, load, visible))
+    return _paged(page, *await fill_page(page, after, start, load, visible, at_offset))
 
 
 def ids_in_sorted_set(functions: Functions, key: str, *, newest_first: bool = True) -> FetchIds[Position]:
@@ -183,21 +194,29 @@ def ids_in_sorted_set(functions: Functions, key: str, *, newest_first: bool = Tr
 
 
 async def fill_page(
-    page: Page, after: FetchIds[P], start: P | None, load: LoadItems[T], visible: CheckVisible | None = None
+    page: Page,
+    after: FetchIds[P],
+    start: P | None,
+    load: LoadItems[T],
+    visible: CheckVisible | None = None,
+    at_offset: FetchAtOffset[P] | None = None,
 ) -> tuple[list[T], P | None]:
     """Return the items of a page, and the position where it stopped if there may be more."""
     if start is not None and page.offset:
         raise _cursor_and_offset()
     found: list[T] = []
     position, ids_read = start, 0
-    if page.offset:
+    first = await at_offset(page.offset, page.limit + 1) if page.offset and at_offset else None
+    if page.offset and first is None:
         position, skipped, more = await _skip(page.offset, after, visible or _visible_by_loading(load))
         if not skipped:
             return found, position if more else None
     while True:
         need = page.limit - len(found)
         step = min(need if ids_read == 0 else max(need, FILL_STEP), MAX_IDS_READ - ids_read)
-        rows = await after(position, step + 1)  # one more, to know whether there are more
+        # One more, to know whether there are more.
+        rows = await after(position, step + 1) if first is None else first
+        first = None
         rows, more = rows[:step], len(rows) > step
         items = await load([id for id, _ in rows]) if rows else []
         for index, item in enumerate(items):
@@ -256,6 +275,7 @@ class Snapshots:
         ids: FirstIds,
         load: LoadItems[T],
         visible: CheckVisible | None = None,
+        rank: RankAtOffset | None = None,
     ) -> PageResult[T]:
         """Return a page. `ids(n)` returns the first n ids now; it is called for the first and the second page.
 
@@ -266,7 +286,7 @@ class Snapshots:
         If the list depends on the viewer, `name` must contain the viewer.
         """
         if not page.cursor:
-            return await self._first_page(name, page, ids, load, visible)
+            return await self._first_page(name, page, ids, load, visible, rank)
         position = _decode_cursor(page.cursor, name)
         if isinstance(position, Position):
             raise _of_another_list()
@@ -281,11 +301,22 @@ class Snapshots:
         return _paged(page, *await fill_page(page, self._stored_ids(position), position, load))
 
     async def _first_page(
-        self, name: str, page: Page, ids: FirstIds, load: LoadItems[T], visible: CheckVisible | None
+        self,
+        name: str,
+        page: Page,
+        ids: FirstIds,
+        load: LoadItems[T],
+        visible: CheckVisible | None,
+        rank: RankAtOffset | None,
     ) -> PageResult[T]:
         now = self._clock.now_ms()
         window = await _Window.read(ids, SNAPSHOT_SIZE if page.offset else page.limit + FILL_STEP + 1)
-        items, stopped = await fill_page(page, window.after, None, load, visible)
+
+        async def at_offset(offset: int, count: int) -> list[tuple[str, int]] | None:
+            first = await rank(offset) if rank else None
+            return None if first is None else await window.after(first - 1, count)
+
+        items, stopped = await fill_page(page, window.after, None, load, visible, at_offset)
         if stopped is None:
             return _paged(page, items, None)
         if stopped < MAX_SEEN_IDS:

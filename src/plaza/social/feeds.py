@@ -2,6 +2,10 @@
 
 A page by time costs two round trips on one server (three on a cluster), whatever its size. If many posts are hidden
 from the viewer, each refill costs two more. The home feed is in `home_feed.py`.
+
+If no user is hidden from the viewer, an offset is a rank in explore and hashtags, because banned and deleted posts
+leave these lists: it costs no more than a cursor. Otherwise Valkey counts the visible posts, in one round trip more. On
+a cluster they are counted here, 250 in two round trips.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from plaza.core.paging import (
     MAX_IDS_READ,
     Page,
     PageResult,
+    Position,
     Snapshots,
     fill_page,
     ids_in_sorted_set,
@@ -53,7 +58,7 @@ class Feeds:
 
     async def explore(self, viewer: Actor | None, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """List all posts, newest first. Two round trips on one server, three on a cluster."""
-        return await self._by_time(ReadView(viewer, users), EXPLORE_FEED(), page)
+        return await self._by_time(ReadView(viewer, users), EXPLORE_FEED(), page, only_shown=True)
 
     async def user_posts(
         self, viewer: Actor | None, name: str, page: Page, *, users: bool = True
@@ -70,14 +75,20 @@ class Feeds:
 
     async def hashtag(self, viewer: Actor | None, tag: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """List the posts with a hashtag, newest first. Two round trips on one server, three on a cluster."""
-        return await self._by_time(ReadView(viewer, users), HASHTAG_POSTS(require_tag(tag, "tag")), page)
+        key = HASHTAG_POSTS(require_tag(tag, "tag"))
+        return await self._by_time(ReadView(viewer, users), key, page, only_shown=True)
 
     async def ranked(self, viewer: Actor | None, tag: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """List the posts with a hashtag, best first. Two round trips; three if a second page stores a snapshot."""
         key = HASHTAG_RANKED(require_tag(tag, "tag"))
         view = ReadView(viewer, users)
         load, seen = partial(self.reader.items, view), partial(self.reader.visible, view)
-        return await self.snapshots.page(key, page, partial(self._top, key), load, seen)
+
+        async def rank(offset: int) -> int | None:
+            found = await self.reader.at_offset(view, key, offset, 0, only_shown=True)
+            return found and found.rank
+
+        return await self.snapshots.page(key, page, partial(self._top, key), load, seen, rank)
 
     async def top_posts(self, viewer: Actor, tags: str, each: int, *, users: bool = True) -> list[TopPosts]:
         """List the best posts of each hashtag. Two or three round trips; more where many posts are hidden."""
@@ -123,9 +134,15 @@ class Feeds:
         top: list[str] = await self.valkey.call("ZRANGE", key, 0, count - 1, "REV")
         return top
 
-    async def _by_time(self, view: ReadView, key: str, page: Page) -> PageResult[FeedItem]:
+    async def _by_time(self, view: ReadView, key: str, page: Page, *, only_shown: bool = False) -> PageResult[FeedItem]:
+        """Return a page of a list by time. `only_shown`: banned and deleted posts are not in the list."""
         load, seen = partial(self.reader.items, view), partial(self.reader.visible, view)
-        return await page_by_position(key, page, ids_in_sorted_set(self.functions, key), load, seen)
+
+        async def at_offset(offset: int, count: int) -> list[tuple[str, Position]] | None:
+            found = await self.reader.at_offset(view, key, offset, count, only_shown=only_shown)
+            return found and found.positions(key)
+
+        return await page_by_position(key, page, ids_in_sorted_set(self.functions, key), load, seen, at_offset)
 
 
 def _top_model(user: User, engagement: int) -> TopModel:

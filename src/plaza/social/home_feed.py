@@ -73,7 +73,28 @@ class HomeFeed:
         """Return a page. Two round trips on one server if cached; building it costs one for each 500 users followed."""
         me, view = actor.name, ReadView(actor, users, followed=True)
         load, seen = partial(self.reader.items, view), partial(self.reader.visible, view)
-        return await page_by_position(TMP_HOME(me), page, partial(self._after, me), load, seen)
+        at_offset = partial(self._at_offset, view, me)
+        return await page_by_position(TMP_HOME(me), page, partial(self._after, me), load, seen, at_offset)
+
+    async def _at_offset(self, view: ReadView, me: str, offset: int, count: int) -> list[tuple[str, Position]] | None:
+        """Return the posts after so many visible ones if the cached feed has them, else None.
+
+        Two round trips, of which the first merges new posts; one more beyond `DEPTH`.
+        """
+        floor_command = ("HGET", TMP_HOME_STATE(me), "floor")
+        # A feed with a floor has little more than `DEPTH` posts.
+        if self.valkey.clustered or (offset + count > DEPTH and await self.valkey.call(*floor_command)):
+            return None
+        await self._after(me, None, 1)
+        found, floor = await asyncio.gather(
+            self.reader.at_offset(view, TMP_HOME(me), offset, count),
+            self.valkey.call(*floor_command),
+        )
+        if found is None or floor is None:  # None: it expired between two commands
+            return None
+        # Below its floor the cached feed is not complete.
+        is_complete = not floor or (len(found.rows) == count and found.rows[-1][1] >= float(floor))
+        return found.positions(TMP_HOME(me)) if is_complete else None
 
     async def _after(self, me: str, start: Position | None, count: int) -> list[tuple[str, Position]]:
         place = ("", "") if start is None else (repr(start.score), start.id)

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from plaza.core.auth import Actor
 from plaza.core.functions import Functions
-from plaza.core.sequences import chunks
+from plaza.core.paging import Position, list_checksum
+from plaza.core.sequences import chunks, pairs
 from plaza.core.tracking_cache import TrackingCache
 from plaza.core.valkey import Arg, ReplyError
 from plaza.core.wrong_type import find_wrong_types, is_wrong_type
@@ -51,6 +52,17 @@ class ReadView:
     users: bool = True  # include the authors' public profiles
     feed: bool = True  # leave out muted users
     followed: bool = False  # only users that the viewer follows
+
+
+class RankedRows(NamedTuple):
+    """Ids with their scores, and the rank of the first."""
+
+    rank: int
+    rows: Sequence[tuple[str, float]]
+
+    def positions(self, key: str) -> list[tuple[str, Position]]:
+        name = list_checksum(key)
+        return [(id, Position(name, score, id)) for id, score in self.rows]
 
 
 class PostReader:
@@ -110,6 +122,26 @@ class PostReader:
         hidden = _hidden(view, names, await self.valkey.batch(_relation_commands(view, names)))
         return [author is not None and banned is None and author not in hidden for author, banned in rows]
 
+    async def at_offset(
+        self, view: ReadView, key: str, offset: int, count: int, *, only_shown: bool = False
+    ) -> RankedRows | None:
+        """Return the posts of a sorted set after so many visible ones; None if these must be counted in steps.
+
+        `only_shown`: banned and deleted posts are not in the list. Then the offset is a rank if no user is hidden from
+        the viewer, which takes one round trip. Otherwise, on one server, Valkey counts the visible posts, in one more.
+        """
+        if only_shown:
+            rows, *lists = await self.valkey.batch(
+                [("ZRANGE", key, offset, offset + count - 1, "REV", "WITHSCORES"), *_hiding_commands(view)]
+            )
+            if not any(lists):
+                return RankedRows(offset, rows)
+        if self.valkey.clustered:
+            return None
+        keys, args = [key, *_viewer_keys(view)], (offset, count, int(view.feed), int(view.followed))
+        reply = await self.functions.query("social_list_at_offset", keys, *args)
+        return None if reply is None else RankedRows(reply[0], [(id, float(score)) for id, score in pairs(reply[1])])
+
     def _cached(self, view: ReadView, ids: Sequence[str]) -> LoadedPosts:
         posts = {id: post for id in ids if (post := self.posts.get(POST(id)))}
         loaded = LoadedPosts(posts, {})
@@ -148,9 +180,8 @@ class PostReader:
         """Return the query for the posts that are hidden because of their authors, who are not known here."""
         if view.viewer is None or not posts:
             return []
-        keys = [key(view.viewer.name) for key in (USER_BLOCKED, USER_BLOCKED_BY, USER_MUTED, USER_FOLLOWING)]
-        flags = (int(view.feed), int(view.followed))
-        return [self.functions.query_command("social_posts_hidden", [*keys, *map(POST, posts)], *flags)]
+        keys, flags = [*_viewer_keys(view), *map(POST, posts)], (int(view.feed), int(view.followed))
+        return [self.functions.query_command("social_posts_hidden", keys, *flags)]
 
     def _flag_queries(self, view: ReadView, ids: Sequence[str]) -> list[Command]:
         """Return the reads of the viewer's likes and bookmarks: documented keys, because other services write them."""
@@ -208,6 +239,20 @@ class LoadedPosts:
 
     def authors(self) -> list[str]:
         return list({post.user_id: None for post in self.posts.values()})
+
+
+def _hiding_commands(view: ReadView) -> list[Command]:
+    """Return the commands that read whether any user is hidden from the viewer."""
+    if view.viewer is None:
+        return []
+    lists = [USER_BLOCKED, USER_BLOCKED_BY, *([USER_MUTED] if view.feed else [])]
+    return [("EXISTS", key(view.viewer.name)) for key in lists]
+
+
+def _viewer_keys(view: ReadView) -> list[str]:
+    if view.viewer is None:
+        return []
+    return [key(view.viewer.name) for key in (USER_BLOCKED, USER_BLOCKED_BY, USER_MUTED, USER_FOLLOWING)]
 
 
 def _relation_commands(view: ReadView, names: Sequence[str]) -> list[Command]:

@@ -24,22 +24,54 @@ query('posts_and_profiles', function(keys, args)
   return {posts, profiles}
 end)
 
--- posts_hidden: return which posts are hidden from a viewer because of their authors. One server only.
--- KEYS the viewer's blocked, blocked_by, muted, following, then posts
--- ARGV 1 to hide muted users, 1 to hide users who are not followed   Reply {1 or 0, …}
-query('posts_hidden', function(keys, args)
-  local lists, following, hidden_flags = args[1] == '1' and 3 or 2, args[2] == '1' and keys[4], {}
+-- Returns a function that returns whether an author is hidden from a viewer. It reads each author's relations once.
+-- keys: the viewer's blocked, blocked_by, muted, following
+local function author_filter(keys, hide_muted, only_followed)
+  local known, lists = {}, hide_muted == '1' and 3 or 2
   local function is_hidden(author)
     for i = 1, lists do
       if redis.call('ZSCORE', keys[i], author) then return true end
     end
-    return following and redis.call('SISMEMBER', following, author) == 0
+    return only_followed == '1' and redis.call('SISMEMBER', keys[4], author) == 0
   end
+  return function(author)
+    if known[author] == nil then known[author] = is_hidden(author) end
+    return known[author]
+  end
+end
+
+-- posts_hidden: return which posts are hidden from a viewer because of their authors. One server only.
+-- KEYS the viewer's blocked, blocked_by, muted, following, then posts
+-- ARGV 1 to hide muted users, 1 to hide users who are not followed   Reply {1 or 0, …}
+query('posts_hidden', function(keys, args)
+  local is_hidden, hidden_flags = author_filter(keys, args[1], args[2]), {}
   for i = 5, #keys do
     local author = redis.call('HGET', keys[i], 'user_id')
     hidden_flags[#hidden_flags + 1] = author and is_hidden(author) and 1 or 0
   end
   return hidden_flags
+end)
+
+-- Hidden posts that one call skips at most, so that it does not take long. With more, the caller counts in steps.
+local MAX_HIDDEN_SKIPPED = 250
+
+-- list_at_offset: the posts of a list, highest score first, after so many that the viewer may see. One server only.
+-- KEYS list, then the viewer's blocked, blocked_by, muted, following (none if anonymous)
+-- ARGV offset, count, 1 to hide muted users, 1 to hide users who are not followed
+-- Reply {rank, {post, score, …}}, or nil if too many posts are hidden
+query('list_at_offset', function(keys, args)
+  local list, left, count = keys[1], tonumber(args[1]), tonumber(args[2])
+  local is_hidden = keys[2] and author_filter({unpack(keys, 2)}, args[3], args[4])
+  local ids = redis.call('ZREVRANGE', list, 0, left + MAX_HIDDEN_SKIPPED - 1)
+  local rank = 0
+  while left > 0 and rank < #ids do
+    rank = rank + 1
+    local post = redis.pcall('HMGET', key.post(ids[rank]), 'user_id', 'banned') -- an error if it is no hash
+    if post[1] and not post[2] and not (is_hidden and is_hidden(post[1])) then left = left - 1 end
+  end
+  if left > 0 and #ids == tonumber(args[1]) + MAX_HIDDEN_SKIPPED then return false end
+  if left > 0 or count == 0 then return {rank, {}} end
+  return {rank, redis.call('ZREVRANGE', list, rank, rank + count - 1, 'WITHSCORES')}
 end)
 
 -- A home feed longer than the first is cut to the second, so that an active reader's does not grow without end.
