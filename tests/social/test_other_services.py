@@ -252,11 +252,17 @@ async def test_imported_posts_are_in_the_home_feed_and_queue_nothing(
     old = str(uuid.uuid4())
     record = {"id": old, "username": "bob", "content": "old", "created_at": social.clock.now_ms() - 86_400_000}
     assert (await social.sync.apply("post", [record]))[0].status == "created"
-    if not social.valkey.clustered:
-        assert await redis_client.zcard(k.FEEDS_PUSH()) == 0
-    else:
-        await social.jobs.update_home_feeds()
+    await social.functions.outbox.drain()
+    assert await redis_client.zcard(k.FEEDS_PUSH()) == 0
     assert await home_ids(social, ana) == [new, old]
+    moved = {**record, "created_at": social.clock.now_ms() - 43_200_000}
+    assert (await social.sync.apply("post", [moved]))[0].status == "updated"
+    recent = {**record, "id": str(uuid.uuid4()), "created_at": social.clock.now_ms()}
+    assert (await social.sync.apply("post", [recent]))[0].status == "created"
+    await social.functions.outbox.drain()
+    assert await redis_client.zcard(k.FEEDS_PUSH()) == 0
+    home = await home_ids(social, ana)
+    assert (set(home), home[-1]) == ({new, old, recent["id"]}, old)
 
 
 async def test_a_deleted_post_leaves_home_feeds_before_queued_posts_enter(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -102,7 +102,11 @@ class HomeFeed:
         if not self.valkey.clustered:
             keys += [EXPLORE_FEED(), FEEDS_IMPORTED()]
         now = self.clock.now_ms()
-        kind, *reply = await self.functions.run("social_home_open", keys, now, HOME_SECONDS, *place, count, me)
+        opening = self.functions.run("social_home_open", keys, now, HOME_SECONDS, *place, count, me)
+        if self.valkey.clustered:
+            kind, *reply = await self._open_on_cluster(opening)
+        else:
+            kind, *reply = await opening
         if kind == "merge":
             kind, *reply = await self._merge(me, now, float(reply[0]), reply[1], (*place, count))
         if kind == "gone":  # it expired between two commands
@@ -121,6 +125,15 @@ class HomeFeed:
             after = found[-1][1] if found else start
             found += await self._beyond_cache(me, after, count - len(found))
         return found
+
+    async def _open_on_cluster(self, opening: Awaitable[list[Any]]) -> list[Any]:
+        """Return the reply to `home_open`, which cannot read the last import: that is on another node."""
+        reply, imported = await asyncio.gather(opening, self.valkey.call("GET", FEEDS_IMPORTED()))
+        last_import = imported or ""
+        if reply[0] == "build":
+            return [*reply[:3], last_import]
+        _, upto, names, follows, built_after = reply
+        return ["merge", upto, names] if built_after == last_import else ["build", follows, names, last_import]
 
     async def _beyond_cache(self, me: str, after: Position | None, count: int) -> list[tuple[str, Position]]:
         found, _ = await self.newest(await self._following(me, []), count, after)

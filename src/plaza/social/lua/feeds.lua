@@ -130,21 +130,22 @@ local function merge_explore(home, state, following, explore, at)
 end
 
 -- home_open: return a page of a home feed after merging new posts; or what the caller must do first.
--- KEYS home, state, following, recent, and on one server explore and the time of the last import
+-- KEYS home, state, following, recent, and on one server explore and the last import
 -- ARGV now, TTL in seconds, score, post, count, name
--- Reply {'page', floor, rows}, or {'build', follows, names, last import}, or {'merge', upto, names}
+-- Reply {'page', floor, rows}, or {'build', follows, names, last import}, or {'merge', upto, names}; on a cluster
+-- {'merge', upto, {}, follows, last import when it was built}
 command('home_open', function(keys, args)
   local home, state, following, recent, explore, imported = unpack(keys)
   local at, last_import = now(args[1]), imported and redis.call('GET', imported) or ''
   complete_following(key.user(args[6]), following, recent, state, args[6], text(at))
   local follows = follows_version(recent)
-  local is_current = redis.call('HGET', state, 'follows') == follows
-    and (redis.call('HGET', state, 'imported') or '') == last_import
+  local built_after = redis.call('HGET', state, 'imported') or ''
+  local is_current = redis.call('HGET', state, 'follows') == follows and (not imported or built_after == last_import)
   if not is_current or not is_own_home(home, state) then
     return {'build', follows, redis.call('ZREVRANGE', recent, 0, MAX_FOLLOWED_READ - 1), last_import}
   end
   expire_home(home, state, args[2])
-  if not explore then return {'merge', redis.call('HGET', state, 'upto'), {}} end
+  if not explore then return {'merge', redis.call('HGET', state, 'upto'), {}, follows, built_after} end
   if not merge_explore(home, state, following, explore, at) then
     return {'merge', redis.call('HGET', state, 'upto'), redis.call('ZREVRANGE', recent, 0, MAX_FOLLOWED_READ - 1)}
   end

@@ -5,12 +5,13 @@
 -- Likes, bookmarks and comments deleted in one batch.
 local PURGE_BATCH = 100
 
--- `quiet`: do not queue it for home feeds, because only the author's name changed.
-projection('authored', function(id, author, quiet)
+-- `feeds`: 'quiet' if home feeds need not change, because only the author's name changed or reads merge the post;
+-- 'imported' if they must be built again, with the time `at`. Otherwise the post is queued for them.
+projection('authored', function(id, author, feeds, at)
   local post = post_state(id)
   if post and post.author ~= author then post = nil end
   return perform('update_authored', {key.user(author), key.user_posts(author), key.user_followers(author)},
-    {author, id, post and post.created or '', post and post.version or '', quiet or ''})
+    {author, id, post and post.created or '', post and post.version or '', feeds or '', at or ''})
 end, 2)
 
 projection('withdraw_post', function(author, id)
@@ -48,14 +49,15 @@ projection('drop_banned', function(id, name, at)
 end, 2)
 
 -- An imported post is older than what reads merge, and imports are too large to push. So home feeds that were built
--- before it are built again. On a cluster a read cannot see this key, and imported posts are pushed.
+-- before it are built again. `update_authored` requests this, because a feed is built from the authors' lists.
 projection('imported', function(id, at)
   return {'SET', key.feeds_imported(), at .. ':' .. id}
 end, 1)
 
 -- update_authored: the author's side of a post.
 -- KEYS user, posts, followers
--- ARGV name, post, created ('' if deleted), version of the profile it copied, 'quiet' to queue nothing for home feeds
+-- ARGV name, post, created ('' if deleted), version of the profile it copied, how home feeds change ('quiet', 'imported' or
+-- '': see the projection), time of the import
 command('update_authored', function(keys, args)
   local user, posts, followers = unpack(keys)
   local name, id, created, version = unpack(args)
@@ -68,7 +70,11 @@ command('update_authored', function(keys, args)
   else
     redis.call('ZADD', posts, created, id)
     if finite(version, 0) < finite(latest, 0) then project('styled', name, id) end
-    if updates_feeds then project('push', id, created) end
+    if args[5] == 'imported' then
+      project('imported', id, args[6])
+    elseif updates_feeds then
+      project('push', id, created)
+    end
   end
   if role then redis.call('HSET', user, 'postCount', redis.call('ZCARD', posts)) end
 end)
@@ -97,9 +103,12 @@ local function write_post(post, user, args, imported)
   if media ~= '' then redis.call('HSET', post, 'media_url', media) end
   -- It has no points, so its author's sum does not change.
   project_lists(id, cache_state(id, {author, created, tags, false, 0, 0, 0, style[1]}).tags, at)
-  local quiet = imported and not CLUSTERED
-  project('authored', id, author, quiet and 'quiet' or nil)
-  if quiet and finite(created, 0) < finite(at, 0) - MERGE_OVERLAP_MS then project('imported', id, at) end
+  local is_merged = finite(created, 0) >= finite(at, 0) - MERGE_OVERLAP_MS
+  if imported then
+    project('authored', id, author, is_merged and 'quiet' or 'imported', at)
+  else
+    project('authored', id, author)
+  end
   return {style[2] or '', style[3] or '', style[4] or 'user'}
 end
 
@@ -170,7 +179,7 @@ command('sync_post', function(keys, args)
     changed = true
     redis.call('HSET', post, 'created_at', created)
     project_everything(id, author, split(tags), at)
-    project('authored', id, author)
+    project('authored', id, author, 'imported', at)
   end
   return changed and 'updated' or 'unchanged'
 end)
