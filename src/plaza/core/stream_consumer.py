@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -30,6 +31,25 @@ BLOCK_SECONDS = 5.0
 MAX_PAUSE_SECONDS = 15.0
 
 
+class RetrySchedule:
+    """When the events that failed in this process are tried again."""
+
+    def __init__(self, stale_seconds: float) -> None:
+        self.max_wait_seconds = stale_seconds / 2  # after a longer wait another consumer would claim the event
+        self._due: list[tuple[float, str]] = []  # (when, event id)
+
+    def add(self, event_id: str, wait_seconds: float) -> None:
+        heapq.heappush(self._due, (monotonic() + wait_seconds, event_id))
+
+    def pop_due(self) -> str | None:
+        """Remove and return an event that is due; None if there is none."""
+        return heapq.heappop(self._due)[1] if self.next_at() <= monotonic() else None
+
+    def next_at(self) -> float:
+        """Return when the next event is due, by `monotonic`; infinity if there is none."""
+        return self._due[0][0] if self._due else inf
+
+
 class StreamConsumer:
     """One consumer in one process, with a unique name."""
 
@@ -40,7 +60,7 @@ class StreamConsumer:
         self._functions = functions
         self._events = events
         self._group_and_name = (consumer.group, name)
-        self._retries: list[tuple[float, str]] = []  # (when, event id)
+        self._retries = RetrySchedule(consumer.stale_seconds)
         self._acks: list[asyncio.Future[Any]] = []
         self._claim_at = 0.0
         self._cursor = "0-0"
@@ -59,7 +79,7 @@ class StreamConsumer:
         """Handle events until stopped. Raises `Unavailable` when Valkey is; the caller then calls it again."""
         await self._events.ensure_group(self.consumer.stream, self.consumer.group)
         await self._release()  # the events of an earlier run that ended because Valkey was unavailable
-        self._retries, self._claim_at, self._cursor = [], 0.0, "0-0"
+        self._retries, self._claim_at, self._cursor = RetrySchedule(self.consumer.stale_seconds), 0.0, "0-0"
         try:
             async with self._functions.valkey.blocking() as connection:
                 while not self.stopping:
@@ -69,14 +89,14 @@ class StreamConsumer:
                 await asyncio.shield(self._release())
 
     async def _next_batch(self, connection: BlockingConnection) -> list[Event]:
-        if self._retries and self._retries[0][0] <= monotonic():
-            return await self._retry(heapq.heappop(self._retries)[1])
+        if (event_id := self._retries.pop_due()) is not None:
+            return await self._retry(event_id)
         if self._claim_at <= monotonic():
             return await self._claim()
         return await self._read(connection)
 
     async def _read(self, connection: BlockingConnection) -> list[Event]:
-        due = min([self._claim_at, *(when for when, _ in self._retries[:1])])
+        due = min(self._claim_at, self._retries.next_at())
         block = min(BLOCK_SECONDS, max(due - monotonic(), 0.001))
         group, batch = ("GROUP", *self._group_and_name), ("COUNT", self.consumer.batch_size)
         reply = await connection.call(
@@ -139,12 +159,12 @@ class StreamConsumer:
 
     async def _wait_for_service(self, event: Event, error: Unavailable) -> None:
         """Pause. The try does not count, since the event is not the cause; the next event would fail too."""
-        pause = min(self.consumer.retry_seconds * 2**self._pauses, MAX_PAUSE_SECONDS, self._max_wait())
+        pause = min(self.consumer.retry_seconds * 2**self._pauses, MAX_PAUSE_SECONDS, self._retries.max_wait_seconds)
         if self._pauses == 0:
             log.warning("event_handler_unavailable", error=str(error), **_log_fields(self.consumer, event))
         self._pauses = min(self._pauses + 1, 20)
         await self._call("uncount_try", event.id)
-        heapq.heappush(self._retries, (monotonic() + pause, event.id))
+        self._retries.add(event.id, pause)
         self.busy = False
         await asyncio.sleep(pause)
         self.busy = True
@@ -155,11 +175,8 @@ class StreamConsumer:
         if event.tries >= self.consumer.max_tries:
             await self._dead_letter(event, _reason(error, self.consumer.timeout_seconds))
             return
-        wait = min(self.consumer.retry_seconds * 2 ** (event.tries - 1), self._max_wait())
-        heapq.heappush(self._retries, (monotonic() + wait, event.id))
-
-    def _max_wait(self) -> float:
-        return self.consumer.stale_seconds / 2  # after a longer wait another consumer would claim the event
+        wait = min(self.consumer.retry_seconds * 2 ** (event.tries - 1), self._retries.max_wait_seconds)
+        self._retries.add(event.id, wait)
 
     async def _dead_letter(self, event: Event, reason: str) -> None:
         keys = [self.consumer.key, self.consumer.dead_key]
