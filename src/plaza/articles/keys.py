@@ -252,6 +252,8 @@ RANKINGS: Final = {
     "best": ARTICLES_BY_BEST,
     "controversial": ARTICLES_BY_CONTROVERSIAL,
 }
+# The orders that the document does not have. Each vote changes them, and `score`.
+ADDITIONAL_ORDERS: Final = tuple(order for order in RANKINGS if order not in ("score", "time"))
 GROUP_RANKINGS: Final = {
     "score": GROUP_BY_SCORE,
     "time": GROUP_BY_TIME,

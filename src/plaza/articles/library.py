@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plaza.articles.keys import BUILDER_MS, CATALOGUE, GROUP_SECONDS, LINK_SECONDS, RANKINGS
+from plaza.articles.keys import ADDITIONAL_ORDERS, BUILDER_MS, CATALOGUE, GROUP_SECONDS, LINK_SECONDS, RANKINGS
 from plaza.articles.model import BEST_Z, HOT_EPOCH_SECONDS, HOT_SECONDS, MAX_GROUPS, VOTE_SECONDS
 from plaza.core.functions import Library
 from plaza.core.number_parsing import MAX_TIME_MS
@@ -16,6 +16,7 @@ LIBRARY = Library.read(
     *_FILES,
     constants={
         "ORDERS": list(RANKINGS),
+        "ADDITIONAL_ORDERS": list(ADDITIONAL_ORDERS),
         "VOTE_SECONDS": VOTE_SECONDS,
         "HOT_EPOCH_SECONDS": HOT_EPOCH_SECONDS,
         "HOT_SECONDS": HOT_SECONDS,

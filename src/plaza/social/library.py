@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from plaza.core import paging
-from plaza.core.functions import Library
+from plaza.core.functions import Constant, Library
+from plaza.core.tokens import ROLES
 from plaza.social.hashtags import MAX_TAG_CHARACTERS, MAX_TAGS
 from plaza.social.home_feed import MAX_FOLLOWED_READ, MAX_MERGED, MERGE_OVERLAP_MS
 from plaza.social.keys import CATALOGUE
-from plaza.social.model import BOOKMARK_POINTS, COMMENT_POINTS, HOUR_MS, LIKE_POINTS, RANKED_MS
+from plaza.social.model import BOOKMARK_POINTS, COMMENT_POINTS, COPIED_FIELDS, HOUR_MS, LIKE_POINTS, RANKED_MS
 
 _NOUNS = ("users", "hashtags", "post_projections", "posts", "bulk_import", "feeds", "renaming", "repair")
 
-_CONSTANTS: dict[str, int] = {
+_CONSTANTS: dict[str, Constant] = {
+    "IS_ROLE": dict.fromkeys(ROLES, True),
+    "IS_COPIED_FIELD": dict.fromkeys(COPIED_FIELDS, True),
     "HOUR_MS": HOUR_MS,
     "RANKED_MS": RANKED_MS,
     "LIKE_POINTS": LIKE_POINTS,

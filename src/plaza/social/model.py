@@ -51,6 +51,8 @@ AnyPassword = Annotated[str, Meta(max_length=256)]
 Millis = Annotated[int, Meta(ge=0, le=253_402_300_799_999, description="Unix milliseconds.")]
 Tag = Annotated[str, Meta(min_length=1, max_length=MAX_TAG_CHARACTERS)]
 
+# The profile fields that the user's posts copy.
+COPIED_FIELDS: Final = ("avatar", "display_name", "role")
 PUBLIC_FIELDS: Final = (
     "username",
     "display_name",

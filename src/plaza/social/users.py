@@ -26,10 +26,8 @@ from plaza.social.keys import (
     USERS_MODELS,
     USERS_REGULAR,
 )
-from plaza.social.model import PUBLIC_FIELDS, NoProfile, Profile, User, public_user, user_from_hash
+from plaza.social.model import COPIED_FIELDS, PUBLIC_FIELDS, NoProfile, Profile, User, public_user, user_from_hash
 
-# The profile fields that posts copy, besides the role.
-COPIED_FIELDS = frozenset({"avatar", "display_name"})
 # Posts that get a changed profile within the request.
 POSTS_UPDATED_AT_ONCE = 50
 
@@ -91,7 +89,7 @@ class Users:
         reply = await self.functions.run(
             "social_change_profile", [USER(name)], name, len(values) // 2, *values, *removed
         )
-        if not COPIED_FIELDS.isdisjoint(changes):
+        if not changes.keys().isdisjoint(COPIED_FIELDS):
             await self._update_newest_posts(name)
         return user_from_hash(pairs_to_dict(reply), name, private=True)
 

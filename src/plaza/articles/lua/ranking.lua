@@ -1,7 +1,5 @@
 -- The rankings of all articles. Scores follow from an article's time and vote sets, so only votes change them.
 
-local ADDITIONAL_ORDERS = {'hot', 'best', 'controversial'} -- with `score`, the orders that change with every vote
-
 local function hot(votes, time)
   local size = math.log10(math.max(math.abs(votes), 1))
   return (votes < 0 and -size or size) + (time - HOT_EPOCH_SECONDS) / HOT_SECONDS

@@ -34,10 +34,9 @@ local function update_time(recent, member, at, source)
 end
 
 -- Returns a user's role. Another service may have written the profile: without a valid role it is `user`.
-local ROLES = {user = true, model = true, admin = true}
 local function role_of(user)
   local role = redis.call('HGET', user, 'role')
-  if ROLES[role] then return role end
+  if IS_ROLE[role] then return role end
   return exists(user) and 'user' or nil
 end
 
@@ -192,8 +191,6 @@ command('change_password', function(keys, args)
   return redis.call('HGETALL', user)
 end)
 
-local COPIED_FIELDS = {avatar = true, display_name = true, role = true}
-
 -- Sets fields of a profile (false removes one), and queues the update of post copies. Returns whether it changed.
 local function change_profile(user, name, changes)
   local restyle, changed = false, false
@@ -206,7 +203,7 @@ local function change_profile(user, name, changes)
     end
     local differs = (value or false) ~= before
     changed = changed or differs
-    restyle = restyle or (differs and COPIED_FIELDS[field] or false)
+    restyle = restyle or (differs and IS_COPIED_FIELD[field] or false)
   end
   if restyle then
     redis.call('SET', key.user_version(name), text(profile_version(name) + 1))
