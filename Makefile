@@ -31,7 +31,7 @@ docs: .venv/.test-ready
 
 # The documentation as a site, in site/. Open site/index.html; it needs no web server and no network.
 site: .venv/.test-ready
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:
 	rm -rf .venv .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache site tests/*/node_modules

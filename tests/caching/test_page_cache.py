@@ -313,7 +313,7 @@ async def test_a_change_of_an_item_changes_its_page(shop: Shop, create_item: Cre
 
 async def test_the_page_of_a_stale_item_is_cached_briefly(shop: Shop, create_item: CreateItem) -> None:
     item = await create_item()
-    note = b"how it last was"
+    note = b"may be outdated"
     assert note not in (await shop.storefront.item_page(item.id, None)).page.body
     await shop.rows.schedule(str(item.id), 5)
     await shop.rows.worker.copy_due()

@@ -59,6 +59,7 @@ OPENID_STATE = Key(
     "A sign-in at the OpenID provider that has begun, by the SHA-256 of its state. Reading deletes it.",
     contains="JSON: nonce, verifier, next",
     owner="state_digest",
+    lifetime="10 minutes",
     ttl_seconds=STATE_SECONDS,
     read=KeyAccess.NONE,
 )

@@ -118,7 +118,7 @@ def _ranking(name: str, score: str, document: str = "") -> Key:
     return Key(
         f"{name}:",
         "zset",
-        f"All articles by {name}.",
+        f"All articles in the order `{name}`.",
         contains=_MEMBER,
         score=score,
         element_regex=_HOLDS,
@@ -133,7 +133,7 @@ def _group_ranking(name: str, document: str = "") -> Key:
     return Key(
         f"{name}:<group>",
         "zset",
-        f"A group's articles by {name}: `group:<group>` with the scores of `{name}:`, built on demand.",
+        f"A group's articles in the order `{name}`: `group:<group>` with the scores of `{name}:`, built on demand.",
         contains=_MEMBER,
         score=f"as in `{name}:` when it was built",
         owner="group",

@@ -187,6 +187,7 @@ class Key:
         parts = tuple(_PART.findall(self.pattern))
         assert self.owner is None or self.owner in parts, f"{self.pattern} has no part {self.owner}"
         assert not self.score or self.type == "zset", f"{self.pattern} has a score but is not a zset"
+        assert not self.ttl_seconds or self.lifetime != "permanent", f"{self.pattern} expires: state its lifetime"
         put = object.__setattr__  # the class is frozen
         put(self, "parts", parts)
         put(self, "plain", _PART.sub("%s", self.pattern))

@@ -192,7 +192,7 @@ if not os.environ.get(FOLDER_VARIABLE):  # with several processes the values of 
 
 _PAGE = """# Metrics
 
-Made from the code by `make docs`; a test fails when it is stale.
+`make docs` generates this page from the code; a test fails when it is out of date.
 
 `GET /metrics` returns these for Prometheus. With several processes (`PLAZA_WORKERS`) any of them returns the metrics
 of all: counters and histograms are summed, including processes that have ended since the last start; gauges only over
