@@ -12,30 +12,30 @@ route = Routes("polls", about="Questions that users vote on.")
 
 
 @route.post("/polls", access=USER, status=201, idempotent=True)
-async def create(actor: Actor, body: NewPoll, polls: Polls) -> Poll:
+async def create_poll(actor: Actor, body: NewPoll, polls: Polls) -> Poll:
     """Create a poll."""
     return await polls.create(actor, body)
 
 
 @route.get("/polls", access=PUBLIC)
-async def list_popular(actor: Actor | None, polls: Polls) -> PollsPage:
+async def list_popular_polls(actor: Actor | None, polls: Polls) -> PollsPage:
     """List the polls with the most votes."""
     return PollsPage(await polls.list_popular(actor))
 
 
 @route.get("/polls/{id}", access=PUBLIC)
-async def read(actor: Actor | None, id: PollId, polls: Polls) -> Poll:
+async def get_poll(actor: Actor | None, id: PollId, polls: Polls) -> Poll:
     """Read a poll and its results."""
     return await polls.read(actor, id)
 
 
 @route.put("/polls/{id}/vote", access=USER)
-async def vote(actor: Actor, id: PollId, body: NewPollVote, polls: Polls) -> Poll:
+async def vote_in_poll(actor: Actor, id: PollId, body: NewPollVote, polls: Polls) -> Poll:
     """Vote in a poll, or change the vote."""
     return await polls.vote(actor, id, body.option)
 
 
 @route.delete("/polls/{id}/vote", access=USER)
-async def remove_vote(actor: Actor, id: PollId, polls: Polls) -> Poll:
+async def remove_poll_vote(actor: Actor, id: PollId, polls: Polls) -> Poll:
     """Remove the caller's vote."""
     return await polls.vote(actor, id, None)

@@ -71,29 +71,29 @@ def test_every_route_is_listed_by_tag(visit: PageVisit) -> None:
     page = visit.go("/docs")
     expect(page.locator("section.tag")).to_have_count(5)  # things, evil, system; problems and types
     expect(page.locator("#tag-things details.operation")).to_have_count(len(sample_domain.route.routes))
-    expect(page.locator("nav a[href='#things_create']")).to_contain_text("/things")
-    expect(page.locator("#things_create .summary")).to_have_text("Put a thing on the shelf.")
+    expect(page.locator("nav a[href='#createThing']")).to_contain_text("/things")
+    expect(page.locator("#createThing .summary")).to_have_text("Put a thing on the shelf.")
 
 
 def test_descriptions_are_never_markup(visit: PageVisit) -> None:
-    page = visit.go("/docs#evil_text")
+    page = visit.go("/docs#text")
     expect(page.locator("#tag-evil .about")).to_have_text("<img src=x onerror=alert(1)>")
-    expect(page.locator("#evil_text .summary")).to_have_text("<script>alert(1)</script> and <b>.")
+    expect(page.locator("#text .summary")).to_have_text("<script>alert(1)</script> and <b>.")
     assert page.locator("#content img, #content script").count() == 0
 
 
 def test_an_operation_shows_its_parameters_body_and_responses(visit: PageVisit) -> None:
-    page = visit.go("/docs#things_browse")
-    open_operation(page, "things_browse")
-    limit = page.locator("#things_browse .entry", has_text="limit").first
+    page = visit.go("/docs#listThings")
+    open_operation(page, "listThings")
+    limit = page.locator("#listThings .entry", has_text="limit").first
     expect(limit).to_contain_text("1 to 100, default 20")
-    page = visit.go("/docs#things_create")
-    body = page.locator("#things_create .reference")
+    page = visit.go("/docs#createThing")
+    body = page.locator("#createThing .reference")
     expect(body).to_contain_text("1 to 20 characters")
     expect(body.locator(".access")).to_have_text(re.compile(r"^Requires a user token"))
-    page.locator("#things_create .inner summary", has_text="Part").click()
-    expect(page.locator("#things_create .inner .name")).to_have_text("name")
-    expect(page.locator("#things_create .errors .status")).to_have_text(
+    page.locator("#createThing .inner summary", has_text="Part").click()
+    expect(page.locator("#createThing .inner .name")).to_have_text("name")
+    expect(page.locator("#createThing .errors .status")).to_have_text(
         ["400", "401", "403", "409", "413", "422", "429", "503"]
     )
 
@@ -101,9 +101,9 @@ def test_an_operation_shows_its_parameters_body_and_responses(visit: PageVisit) 
 def test_a_request_can_be_sent_with_a_token(visit: PageVisit) -> None:
     page = visit.go("/docs")
     use_token(page)
-    page.locator("nav a[href='#things_create']").click()
-    open_operation(page, "things_create")
-    form = page.locator("#things_create form.try")
+    page.locator("nav a[href='#createThing']").click()
+    open_operation(page, "createThing")
+    form = page.locator("#createThing form.try")
     form.locator("textarea").fill('{"title": "From the page"}')
     form.locator("button.primary").click()
     expect(form.locator(".status")).to_have_text("201 Created")
@@ -116,13 +116,13 @@ def test_a_request_can_be_sent_with_a_token(visit: PageVisit) -> None:
 
 
 def test_parameters_are_sent_in_path_and_query(visit: PageVisit) -> None:
-    page = visit.go("/docs#things_echo")
-    form = page.locator("#things_echo form.try")
+    page = visit.go("/docs#echo")
+    form = page.locator("#echo form.try")
     form.locator("input[name=text]").fill("a/b ü?")
     form.locator("button.primary").click()
     expect(form.locator("pre.body")).to_contain_text('"text": "a/b ü?"')
-    page = visit.go("/docs#things_browse")
-    form = page.locator("#things_browse form.try")
+    page = visit.go("/docs#listThings")
+    form = page.locator("#listThings form.try")
     form.locator("input[name=tag]").fill("x, y")
     form.locator("select[name=colour]").select_option("red")
     form.locator("select[name=includeUser]").select_option("false")
@@ -136,16 +136,16 @@ def test_parameters_are_sent_in_path_and_query(visit: PageVisit) -> None:
 def test_a_problem_response_is_shown(browser: Browser, site: ServedApp) -> None:
     # Browsers log every 4xx as an error, so this test does not check errors.
     with browser.new_context() as context:
-        page = PageVisit(context, site).go("/docs#things_create")
-        form = page.locator("#things_create form.try")
+        page = PageVisit(context, site).go("/docs#createThing")
+        form = page.locator("#createThing form.try")
         form.locator("button.primary").click()
         expect(form.locator(".response .status")).to_have_text("401 Unauthorized")
         expect(form.locator("pre.body")).to_contain_text('"type": "/docs#problem-unauthenticated"')
 
 
 def test_server_sent_events_are_shown_as_they_arrive(visit: PageVisit) -> None:
-    page = visit.go("/docs#evil_ticks")
-    form = page.locator("#evil_ticks form.try")
+    page = visit.go("/docs#ticks")
+    form = page.locator("#ticks form.try")
     form.locator("button.primary").click()
     expect(form.locator("pre.body")).to_contain_text('data: {"id":2,"title":"Lamp","author":"ana"}')
     expect(form.locator("button", has_text="Stop")).to_have_count(0)
@@ -159,13 +159,13 @@ def test_the_type_of_a_problem_links_to_its_entry(visit: PageVisit) -> None:
 
 def test_the_search_filters_the_lists(visit: PageVisit) -> None:
     page = visit.go("/docs")
-    expect(page.locator("#things_create")).to_be_visible()
+    expect(page.locator("#createThing")).to_be_visible()
     page.keyboard.press("/")
     page.keyboard.type("post like")
     expect(page.locator("#content details.operation[data-search]:visible")).to_have_count(1)
     expect(page.locator("nav a:visible .method")).to_have_count(1)
     page.fill("#search", "")
-    expect(page.locator("#things_create")).to_be_visible()
+    expect(page.locator("#createThing")).to_be_visible()
 
 
 def test_the_theme_can_be_changed_and_is_remembered(visit: PageVisit) -> None:
@@ -176,7 +176,7 @@ def test_the_theme_can_be_changed_and_is_remembered(visit: PageVisit) -> None:
     after = page.evaluate(background)
     assert before != after
     visit.go("/docs")
-    expect(page.locator("#things_create")).to_be_visible()
+    expect(page.locator("#createThing")).to_be_visible()
     assert page.evaluate(background) == after
 
 
@@ -184,7 +184,7 @@ def test_the_theme_can_be_changed_and_is_remembered(visit: PageVisit) -> None:
 def test_the_page_fits_its_window_with_enough_contrast(visit: PageVisit) -> None:
     page = visit.go("/docs")
     use_token(page)
-    for name in ("things_create", "things_browse"):
+    for name in ("createThing", "listThings"):
         page.evaluate(f"location.hash = '{name}'")
         open_operation(page, name)
         page.locator(f"#{name} button.primary").click()

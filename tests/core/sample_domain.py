@@ -68,7 +68,7 @@ class Shelf:
 
 
 @route.post("/things", access=AUTHENTICATED, status=201, idempotent=True)
-async def create(actor: Actor, body: NewThing, request: Request, shelf: Shelf) -> Thing:
+async def create_thing(actor: Actor, body: NewThing, request: Request, shelf: Shelf) -> Thing:
     """Put a thing on the shelf.
 
     It gets the next number.
@@ -83,7 +83,7 @@ async def create(actor: Actor, body: NewThing, request: Request, shelf: Shelf) -
 
 
 @route.get("/things", access=PUBLIC)
-async def browse(
+async def list_things(
     page: Page,
     shelf: Shelf,
     colour: Literal["red", "blue"] | None = None,
@@ -104,24 +104,24 @@ async def browse(
 
 
 @route.get("/things/{thing}", access=PUBLIC)
-async def read(thing: ThingId, shelf: Shelf) -> Thing:
+async def get_thing(thing: ThingId, shelf: Shelf) -> Thing:
     if thing > len(shelf.things):
         raise NotFound("No such thing.", id=thing)
     return shelf.things[thing - 1]
 
 
 @route.patch("/things/{thing}", access=AUTHENTICATED)
-async def change(actor: Actor, thing: ThingId, body: Change) -> Change:
+async def change_thing(actor: Actor, thing: ThingId, body: Change) -> Change:
     return body
 
 
 @route.delete("/things/{thing}", access=AUTHENTICATED)
-async def remove(actor: Actor, thing: ThingId) -> None:
+async def delete_thing(actor: Actor, thing: ThingId) -> None:
     """Delete a thing."""
 
 
 @route.post("/things/{thing}/like", access=AUTHENTICATED)
-async def like(actor: Actor, thing: ThingId) -> dict[str, Any]:
+async def like_thing(actor: Actor, thing: ThingId) -> dict[str, Any]:
     return {"liked": thing, "by": actor.name}
 
 

@@ -33,7 +33,7 @@ route = Routes("accounts")
 
 
 @route.post("/auth/email", access=USER, status=202)
-async def change_email(actor: Actor, body: NewEmail, request: Request, emails: Emails) -> MailAccepted:
+async def set_email(actor: Actor, body: NewEmail, request: Request, emails: Emails) -> MailAccepted:
     """Set your e-mail address. A mail with a link verifies it."""
     await emails.change(actor, body.email, request.address)
     return MailAccepted()
@@ -47,20 +47,20 @@ async def verify_email(body: VerifyEmail, emails: Emails) -> EmailVerified:
 
 
 @route.post("/auth/reset", access=PUBLIC, status=202)
-async def request_reset(body: ResetRequest, request: Request, emails: Emails) -> MailAccepted:
+async def request_password_reset(body: ResetRequest, request: Request, emails: Emails) -> MailAccepted:
     """Request a password reset. The response is the same whether the address has an account or not."""
     await emails.request_reset(body.email, request.address)
     return MailAccepted()
 
 
 @route.post("/auth/reset/confirm", access=PUBLIC)
-async def confirm_reset(body: ResetConfirmation, request: Request, emails: Emails) -> PasswordReset:
+async def confirm_password_reset(body: ResetConfirmation, request: Request, emails: Emails) -> PasswordReset:
     """Set a new password by the token of a reset link. Every session of the account ends."""
     return PasswordReset((await emails.reset(body.token, body.password, request.address)).username)
 
 
 @route.get("/auth/mfa", access=USER)
-async def read_mfa(actor: Actor, second_factors: SecondFactors) -> MfaStatus:
+async def get_mfa_status(actor: Actor, second_factors: SecondFactors) -> MfaStatus:
     """Read whether your account has a second factor."""
     return await second_factors.status(actor.name)
 
@@ -102,6 +102,6 @@ async def remove_totp(
 
 
 @route.get("/admin/log", access=ADMIN)
-async def list_log(query: LogQuery, log: SqlSecurityLog) -> LogPage:
+async def list_security_log(query: LogQuery, log: SqlSecurityLog) -> LogPage:
     """List admin and security actions, latest first."""
     return await log.search(query)

@@ -1,4 +1,7 @@
-"""The HTTP routes of signing in with an OpenID provider. Browsers follow them; they respond with redirects."""
+"""The HTTP routes of signing in with an OpenID provider. Browsers follow them; they respond with redirects.
+
+Generated clients cannot use them, so the OpenAPI document leaves them out.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _COOKIE: Final = "plaza_openid"
 _COOKIE_PATTERN: Final = re.compile(rf"(?:^|;\s*){_COOKIE}=([\w-]{{10,100}})(?:;|$)")
 
 
-@route.get("/auth/oidc/start", access=PUBLIC, status=303)
+@route.get("/auth/oidc/start", access=PUBLIC, status=303, in_openapi=False)
 async def start_openid(request: Request, openid: OpenIdSignIn, next: str = HOME) -> Response[None]:
     """Start a sign-in with the OpenID provider. Redirects the browser to it."""
     started = await openid.start(next if _PAGE.fullmatch(next) else HOME)
@@ -37,7 +40,7 @@ async def start_openid(request: Request, openid: OpenIdSignIn, next: str = HOME)
     )
 
 
-@route.get("/auth/oidc/callback", access=PUBLIC, status=303, ignores_unknown_query=True)
+@route.get("/auth/oidc/callback", access=PUBLIC, status=303, ignores_unknown_query=True, in_openapi=False)
 async def finish_openid(
     request: Request,
     openid: OpenIdSignIn,

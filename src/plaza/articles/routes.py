@@ -28,49 +28,51 @@ route = Routes("articles", about="Links that users post and vote on.")
 
 
 @route.post("/articles", access=USER, status=201, idempotent=True)
-async def post(actor: Actor, body: NewArticle, request: Request, articles: Articles) -> Article:
+async def create_article(actor: Actor, body: NewArticle, request: Request, articles: Articles) -> Article:
     """Post an article. The author's vote counts. The same link within a day is 409 with the first article's `id`."""
     return await articles.post(actor, body, request.operation)
 
 
 @route.get("/articles", access=PUBLIC)
-async def list_all(actor: Actor | None, query: ArticlesQuery, lists: ArticleLists) -> ArticlesPage:
+async def list_articles(actor: Actor | None, query: ArticlesQuery, lists: ArticleLists) -> ArticlesPage:
     """List articles by `score`, `time`, `hot`, `best` or `controversial`, 25 a page by default."""
     return await lists.list_articles(actor, query)
 
 
 @route.get("/articles/{id}", access=PUBLIC)
-async def read(actor: Actor | None, id: ArticleId, articles: Articles) -> Article:
+async def get_article(actor: Actor | None, id: ArticleId, articles: Articles) -> Article:
     """Read an article. `vote` is the caller's own vote."""
     return await articles.read(actor, id)
 
 
 @route.delete("/articles/{id}", access=AUTHENTICATED)
-async def delete(actor: Actor, id: ArticleId, articles: Articles) -> DeletedArticle:
+async def delete_article(actor: Actor, id: ArticleId, articles: Articles) -> DeletedArticle:
     """Delete an article and its votes (its author or an admin)."""
     return await articles.delete(actor, id)
 
 
 @route.put("/articles/{id}/vote", access=USER)
-async def vote(actor: Actor, id: ArticleId, body: NewVote, articles: Articles) -> Vote:
+async def vote_on_article(actor: Actor, id: ArticleId, body: NewVote, articles: Articles) -> Vote:
     """Vote an article up or down, or switch the vote. Repeating a vote changes nothing."""
     return await articles.vote(actor, id, body.direction)
 
 
 @route.delete("/articles/{id}/vote", access=USER)
-async def remove_vote(actor: Actor, id: ArticleId, articles: Articles) -> Vote:
+async def remove_article_vote(actor: Actor, id: ArticleId, articles: Articles) -> Vote:
     """Remove the caller's vote."""
     return await articles.vote(actor, id, None)
 
 
 @route.put("/articles/{id}/groups/{name}", access=AUTHENTICATED)
-async def add_to_group(actor: Actor, id: ArticleId, name: GroupName, articles: Articles) -> ArticleMembership:
+async def add_article_to_group(actor: Actor, id: ArticleId, name: GroupName, articles: Articles) -> ArticleMembership:
     """Add an article to a group (its author or an admin)."""
     return await articles.group(actor, id, name, "in")
 
 
 @route.delete("/articles/{id}/groups/{name}", access=AUTHENTICATED)
-async def remove_from_group(actor: Actor, id: ArticleId, name: AnyGroupName, articles: Articles) -> ArticleMembership:
+async def remove_article_from_group(
+    actor: Actor, id: ArticleId, name: AnyGroupName, articles: Articles
+) -> ArticleMembership:
     """Remove an article from a group (its author or an admin)."""
     return await articles.group(actor, id, name, "out")
 
@@ -82,7 +84,7 @@ async def list_groups(page: Page, lists: ArticleLists) -> GroupsPage:
 
 
 @route.get("/groups/{name}/articles", access=PUBLIC)
-async def list_group(
+async def list_group_articles(
     actor: Actor | None, name: AnyGroupName, query: ArticlesQuery, lists: ArticleLists
 ) -> ArticlesPage:
     """List a group's articles. A new vote shows within a minute."""

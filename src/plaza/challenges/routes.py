@@ -36,7 +36,7 @@ route = Routes("challenges", about="Challenges in five categories, and posts of 
 
 
 @route.post("/challenges", access=USER, status=201, idempotent=True)
-async def create(actor: Actor, body: NewChallenge, request: Request, challenges: Challenges) -> Challenge:
+async def create_challenge(actor: Actor, body: NewChallenge, request: Request, challenges: Challenges) -> Challenge:
     """Create a challenge. Creating does not join it."""
     return await challenges.create(actor, body, request.operation)
 
@@ -54,31 +54,31 @@ async def list_recommendations(actor: Actor, recommender: Recommender, limit: Li
 
 
 @route.get("/challenges/{id}", access=PUBLIC)
-async def read(actor: Actor | None, id: ChallengeId, challenges: Challenges) -> Challenge:
+async def get_challenge(actor: Actor | None, id: ChallengeId, challenges: Challenges) -> Challenge:
     """Read a challenge (a private one: its creator, its members or an admin)."""
     return await challenges.read(actor, id)
 
 
 @route.post("/challenges/{id}/join", access=USER, status=201, idempotent=True)
-async def join(actor: Actor, id: ChallengeId, challenges: Challenges) -> ChallengeMembership:
+async def join_challenge(actor: Actor, id: ChallengeId, challenges: Challenges) -> ChallengeMembership:
     """Join a challenge (a private one: its creator or an admin). Joining twice is 409."""
     return await challenges.join(actor, id)
 
 
 @route.delete("/challenges/{id}/join", access=USER)
-async def leave(actor: Actor, id: ChallengeId, challenges: Challenges) -> ChallengeMembership:
+async def leave_challenge(actor: Actor, id: ChallengeId, challenges: Challenges) -> ChallengeMembership:
     """Leave a challenge. Tracked days stay."""
     return await challenges.leave(actor, id)
 
 
 @route.post("/challenges/{id}/track", access=USER, status=201, idempotent=True)
-async def track(actor: Actor, id: ChallengeId, body: NewTracking, challenges: Challenges) -> TrackedDay:
+async def track_day(actor: Actor, id: ChallengeId, body: NewTracking, challenges: Challenges) -> TrackedDay:
     """Track a day of progress, today by default. Tracking a day twice is 409."""
     return await challenges.track(actor, id, body)
 
 
 @route.post("/challenges/{id}/posts", access=USER, status=201, idempotent=True)
-async def post(
+async def create_challenge_post(
     actor: Actor, id: ChallengeId, body: NewChallengePost, request: Request, posts: ChallengePosts
 ) -> ChallengePost:
     """Create a post in a challenge (its members)."""
@@ -86,24 +86,26 @@ async def post(
 
 
 @route.get("/challenges/{id}/posts", access=PUBLIC)
-async def list_posts(actor: Actor | None, id: ChallengeId, page: Page, posts: ChallengePosts) -> ChallengePostsPage:
+async def list_challenge_posts(
+    actor: Actor | None, id: ChallengeId, page: Page, posts: ChallengePosts
+) -> ChallengePostsPage:
     """List a challenge's posts, newest first."""
     return await posts.page(actor, id, page)
 
 
 @route.put("/challenges/posts/{id}/reaction", access=USER)
-async def react(actor: Actor, id: PostId, posts: ChallengePosts) -> Reaction:
+async def react_to_challenge_post(actor: Actor, id: PostId, posts: ChallengePosts) -> Reaction:
     """React to a post. Repeating it changes nothing; a break is 409."""
     return await posts.react(actor, id)
 
 
 @route.delete("/challenges/posts/{id}/reaction", access=USER)
-async def remove_reaction(actor: Actor, id: PostId, posts: ChallengePosts) -> Reaction:
+async def remove_challenge_reaction(actor: Actor, id: PostId, posts: ChallengePosts) -> Reaction:
     """Remove the caller's reaction to a post."""
     return await posts.remove_reaction(actor, id)
 
 
 @route.post("/challenges/roll", access=ADMIN)
-async def roll(daily_job: DailyJob) -> DailyJobResult:
+async def run_daily_job(daily_job: DailyJob) -> DailyJobResult:
     """Run the daily job now and respond when it is done."""
     return await daily_job.run()

@@ -79,7 +79,7 @@ class System:
 
 
 @route.get("/healthz", access=PUBLIC, limit=None)
-async def healthz() -> Health:
+async def get_health() -> Health:
     """Check that the process runs.
 
     Does not check Valkey or SQL: restarting the process would not bring them back.
@@ -88,7 +88,7 @@ async def healthz() -> Health:
 
 
 @route.get("/readyz", access=PUBLIC, limit=None)
-async def readyz(system: System) -> Readiness:
+async def get_readiness(system: System) -> Readiness:
     """Check that Valkey and SQL respond; 503 otherwise, and during shutdown."""
     return await system.ready()
 
@@ -100,7 +100,7 @@ async def ping() -> Pong:
 
 
 @route.get("/", access=PUBLIC, limit=None, ignores_unknown_query=True)
-async def welcome(request: Request) -> Response[Welcome]:
+async def get_welcome(request: Request) -> Response[Welcome]:
     """Get links to the documentation. Browsers are redirected to `/app`."""
     headers = [("vary", "accept")]
     if "text/html" in request.headers.get("accept", ""):

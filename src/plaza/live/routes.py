@@ -45,25 +45,25 @@ SCRIPT = files("plaza.live").joinpath("live.js").read_bytes()
 
 
 @route.post("/analytics/viewer-token", access=PUBLIC, status=201, idempotent=True, limit="viewer")
-async def viewer_token(viewers: ViewerAuthenticator) -> ViewerToken:
+async def create_viewer_token(viewers: ViewerAuthenticator) -> ViewerToken:
     """Create a token for a viewer without an account. It is valid for heartbeats only."""
     return viewers.tokens.issue()
 
 
 @route.put(EVENT_PATH, access=ADMIN)
-async def declare(event: EventId, body: EventDeclaration, live: LiveService) -> LiveEvent:
+async def declare_event(event: EventId, body: EventDeclaration, live: LiveService) -> LiveEvent:
     """Declare an event, or add a title or sessions to it."""
     return await live.declare(event, body)
 
 
 @route.get(EVENT_PATH, access=ADMIN)
-async def declared(event: EventId, live: LiveService) -> LiveEvent:
+async def get_event(event: EventId, live: LiveService) -> LiveEvent:
     """Get an event with its title and sessions, declared or seen."""
     return await live.get_event(event)
 
 
 @route.delete(SESSION_PATH, access=ADMIN, status=204)
-async def delete_session(event: EventId, session: SessionId, live: LiveService, history: AudienceHistory) -> None:
+async def delete_event_session(event: EventId, session: SessionId, live: LiveService, history: AudienceHistory) -> None:
     """Delete a session of an event with all its figures."""
     await history.delete_session(event, session)
     if not await live.delete_session(event, session):
@@ -71,14 +71,14 @@ async def delete_session(event: EventId, session: SessionId, live: LiveService, 
 
 
 @route.delete(EVENT_PATH + "/groups/{group}", access=ADMIN, status=204)
-async def delete_group(event: EventId, group: Id, live: LiveService) -> None:
+async def delete_event_group(event: EventId, group: Id, live: LiveService) -> None:
     """Delete a group of an event and its sessions. Its viewers stay."""
     if not await live.delete_group(event, group):
         raise NotFound("This event has no such group.")
 
 
 @route.post(EVENT_PATH + "/heartbeat", access=VIEWER, limit=None)
-async def heartbeat(
+async def send_heartbeat(
     actor: Actor, request: Request, event: EventId, body: Heartbeat, viewers: ViewerAuthenticator, live: LiveService
 ) -> HeartbeatResult:
     """Send a heartbeat. Send the next one in `next_heartbeat_ms`. One round trip."""
@@ -86,7 +86,7 @@ async def heartbeat(
 
 
 @route.post(EVENT_PATH + "/leave", access=VIEWER, limit=None)
-async def leave(
+async def leave_event(
     actor: Actor, request: Request, event: EventId, body: LeaveRequest, viewers: ViewerAuthenticator, live: LiveService
 ) -> LeaveResult:
     """End a viewing session now. One round trip."""
@@ -94,13 +94,13 @@ async def leave(
 
 
 @route.get(EVENT_PATH + "/viewers/active-count", access=ADMIN)
-async def active_count(event: EventId, figures: AudienceFigures) -> ViewerCount:
+async def count_active_viewers(event: EventId, figures: AudienceFigures) -> ViewerCount:
     """Count the viewers alive now."""
     return ViewerCount(await figures.alive(event))
 
 
 @route.get(EVENT_PATH + "/viewers/count", access=ADMIN)
-async def seen_count(
+async def count_viewers(
     event: EventId, figures: AudienceFigures, from_: UnixMs | None = None, to: UnixMs | None = None
 ) -> ViewerCount:
     """Count the distinct viewers in a time span, by default the last five minutes."""
@@ -108,45 +108,47 @@ async def seen_count(
 
 
 @route.get(EVENT_PATH + "/viewers/all-time-active-count", access=ADMIN)
-async def all_time_count(event: EventId, figures: AudienceFigures) -> ViewerCount:
+async def count_all_time_viewers(event: EventId, figures: AudienceFigures) -> ViewerCount:
     """Count the distinct viewers ever seen."""
     return ViewerCount(await figures.totals.count_seen(event))
 
 
 @route.get(EVENT_PATH + "/viewers/total-attended-count", access=ADMIN)
-async def attended_count(event: EventId, figures: AudienceFigures) -> ViewerCount:
+async def count_attended_viewers(event: EventId, figures: AudienceFigures) -> ViewerCount:
     """Count the distinct viewers who ever attended."""
     return ViewerCount((await figures.totals.get(event)).attended)
 
 
 @route.get(EVENT_PATH + "/viewers/max-concurrent-count", access=ADMIN)
-async def max_concurrent_count(event: EventId, figures: AudienceFigures) -> ViewerCount:
+async def get_max_concurrent_viewers(event: EventId, figures: AudienceFigures) -> ViewerCount:
     """Get the most viewers alive at once."""
     return ViewerCount((await figures.totals.get(event)).peak)
 
 
 @route.get(EVENT_PATH + "/viewers/total-login-count", access=ADMIN)
-async def login_count(event: EventId, figures: AudienceFigures) -> ViewerCount:
+async def count_viewing_sessions(event: EventId, figures: AudienceFigures) -> ViewerCount:
     """Count the viewing sessions begun."""
     return ViewerCount((await figures.totals.get(event)).logins)
 
 
 @route.get(SESSION_PATH + "/viewers/active-count", access=ADMIN)
-async def session_active_count(event: EventId, session: SessionId, figures: AudienceFigures) -> ViewerCount:
+async def count_active_session_viewers(event: EventId, session: SessionId, figures: AudienceFigures) -> ViewerCount:
     """Count the viewers of a session alive now."""
     await figures.require_session(event, session)
     return ViewerCount(await figures.session_alive(session))
 
 
 @route.get(SESSION_PATH + "/viewers/total-attended-count", access=ADMIN)
-async def session_attended_count(event: EventId, session: SessionId, figures: AudienceFigures) -> ViewerCount:
+async def count_attended_session_viewers(event: EventId, session: SessionId, figures: AudienceFigures) -> ViewerCount:
     """Count the distinct viewers who ever attended a session."""
     await figures.require_session(event, session)
     return ViewerCount((await figures.totals.get(event, session)).attended)
 
 
 @route.get(SESSION_PATH + "/viewers/max-concurrent-count", access=ADMIN)
-async def session_max_concurrent_count(event: EventId, session: SessionId, figures: AudienceFigures) -> ViewerCount:
+async def get_max_concurrent_session_viewers(
+    event: EventId, session: SessionId, figures: AudienceFigures
+) -> ViewerCount:
     """Get the most viewers of a session alive at once."""
     await figures.require_session(event, session)
     return ViewerCount((await figures.totals.get(event, session)).peak)
@@ -154,27 +156,29 @@ async def session_max_concurrent_count(event: EventId, session: SessionId, figur
 
 @route.get(SESSION_PATH + "/viewing-stats", access=ADMIN, in_openapi=False)
 @route.get(SESSION_PATH + "/viewers/viewing-stats", access=ADMIN)
-async def viewing_stats(event: EventId, session: SessionId, figures: AudienceFigures) -> ViewingStats:
+async def get_session_viewing_stats(event: EventId, session: SessionId, figures: AudienceFigures) -> ViewingStats:
     """Get the minutes watched by the viewers of a session: mean, median and p90."""
     await figures.require_session(event, session)
     return await figures.viewing_stats(event, session)
 
 
 @route.get(EVENT_PATH + "/statistics/live", access=ADMIN)
-async def statistics_now(event: EventId, figures: AudienceFigures) -> AudienceStatistics:
+async def get_live_statistics(event: EventId, figures: AudienceFigures) -> AudienceStatistics:
     """Get the current audience by group and country."""
     return await figures.breakdown.for_event(event)
 
 
 @route.get(SESSION_PATH + "/statistics/live", access=ADMIN)
-async def session_statistics_now(event: EventId, session: SessionId, figures: AudienceFigures) -> AudienceStatistics:
+async def get_live_session_statistics(
+    event: EventId, session: SessionId, figures: AudienceFigures
+) -> AudienceStatistics:
     """Get the current audience of a session by group and country."""
     await figures.require_session(event, session)
     return await figures.breakdown.for_session(session)
 
 
 @route.get(EVENT_PATH + "/statistics", access=ADMIN, limit_first=True)
-async def statistics(
+async def list_statistics(
     event: EventId, figures: AudienceFigures, from_: UnixMs | None = None, to: UnixMs | None = None
 ) -> StatisticsRecords:
     """List the audience at the end of each five minutes of a time span, by default the last day."""
@@ -182,7 +186,7 @@ async def statistics(
 
 
 @route.get(SESSION_PATH + "/statistics", access=ADMIN, limit_first=True)
-async def session_statistics(
+async def list_session_statistics(
     event: EventId,
     session: SessionId,
     figures: AudienceFigures,
@@ -195,25 +199,27 @@ async def session_statistics(
 
 
 @route.get(EVENT_PATH + "/overview", access=ADMIN, limit_first=True)
-async def overview(event: EventId, figures: AudienceFigures) -> EventOverview:
+async def get_event_overview(event: EventId, figures: AudienceFigures) -> EventOverview:
     """Get all figures of an event and its sessions."""
     return await figures.overview(event)
 
 
 @route.post(EVENT_PATH + "/heartbeat-report", access=ADMIN, limit="read")
-async def heartbeat_report(event: EventId, body: ReportRequest, reports: HeartbeatReports) -> HeartbeatReport:
+async def report_heartbeats(event: EventId, body: ReportRequest, reports: HeartbeatReports) -> HeartbeatReport:
     """Report when and where viewers were last seen: the given ones, or all who are alive."""
     return await reports.report(event, body)
 
 
 @route.get(EVENT_PATH + "/stream", access=ADMIN, media_type=EVENTS)
-async def stream(event: EventId, request: Request, streams: FigureStreams) -> Response[ServerSentEvent[LiveFigures]]:
+async def stream_event_figures(
+    event: EventId, request: Request, streams: FigureStreams
+) -> Response[ServerSentEvent[LiveFigures]]:
     """Stream the live figures every second as server-sent events. `Last-Event-ID` resumes."""
     return Response(streams.subscribe(event, request.headers.get("last-event-id")))
 
 
 @route.get(EVENT_PATH + "/attendance.csv", access=ADMIN, media_type="text/csv; charset=utf-8", limit_first=True)
-async def attendance_csv(event: EventId, viewing_sessions: ViewingSessions) -> Response[str]:
+async def download_attendance(event: EventId, viewing_sessions: ViewingSessions) -> Response[str]:
     """Download the attendance table: one row per viewing session, without addresses."""
     chunks: AsyncIterator[str] = attendance.csv_chunks(viewing_sessions, event)
     return Response(chunks, headers=[("content-disposition", 'attachment; filename="attendance.csv"')])
@@ -227,7 +233,7 @@ async def attendance_csv(event: EventId, viewing_sessions: ViewingSessions) -> R
     ignores_unknown_query=True,
     in_openapi=False,
 )
-async def script() -> Response[bytes]:
+async def get_heartbeat_script() -> Response[bytes]:
     """Get the script that sends heartbeats while a page is visible."""
     headers = [("cache-control", "public, max-age=3600"), ("cross-origin-resource-policy", "cross-origin")]
     return Response(SCRIPT, headers=headers)

@@ -16,7 +16,7 @@ from plaza.sessions.sign_in import SignIn
 
 T = TypeVar("T")
 
-route = Routes("shop", prefix="/shop", about="Sessions, items, carts and orders, and the caches in front of them.")
+route = Routes("sessions", prefix="/shop", about="Browser sessions: a cookie, for guests and signed-in users.")
 
 
 def session_response(
@@ -28,7 +28,7 @@ def session_response(
 
 
 @route.post("/session", access=SESSION, other_responses={201: Session})
-async def session(request: Request, sessions: Sessions) -> Response[Session]:
+async def start_session(request: Request, sessions: Sessions) -> Response[Session]:
     """Get or start the session. Without a valid cookie the response is 201 and sets one."""
     visit = await sessions.visit(token_from(request))
     status = 201 if visit.new else None
@@ -36,21 +36,21 @@ async def session(request: Request, sessions: Sessions) -> Response[Session]:
 
 
 @route.post("/login", access=SESSION)
-async def login(body: Login, request: Request, sessions: Sessions, sign_in: SignIn) -> Response[Session]:
+async def login_session(body: Login, request: Request, sessions: Sessions, sign_in: SignIn) -> Response[Session]:
     """Log in. The token changes, and the guest's cart is merged into the account's."""
     visit = await sign_in.login(token_from(request), body, request.address)
     return session_response(request, sessions.limits, visit, sessions.describe(visit))
 
 
 @route.post("/logout", access=SESSION, status=204)
-async def logout(request: Request, sessions: Sessions) -> Response[None]:
+async def logout_session(request: Request, sessions: Sessions) -> Response[None]:
     """Log out and end the session. The account's cart stays for the next login."""
     await sessions.logout(token_from(request))
     return Response(None, headers=[clear_cookie(request)])
 
 
 @route.get("/sessions", access=SESSION)
-async def own_sessions(request: Request, page: Page, sessions: Sessions) -> Response[SessionsPage]:
+async def list_sessions(request: Request, page: Page, sessions: Sessions) -> Response[SessionsPage]:
     """List your sessions, newest first. A guest sees the current one only."""
     visit = await sessions.visit(token_from(request))
     return session_response(request, sessions.limits, visit, await sessions.page(visit, page))

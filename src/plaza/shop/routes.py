@@ -34,7 +34,7 @@ from plaza.shop.order_history import OrderHistory
 from plaza.shop.row_schedules import RowSchedules
 from plaza.shop.views import Views
 
-route = Routes("shop", prefix="/shop", about="Sessions, items, carts and orders, and the caches in front of them.")
+route = Routes("shop", prefix="/shop", about="Items, carts and orders, and the caches in front of them.")
 
 _CREDENTIALS = ("authorization", "x-authorization", "x-access-token", "x-api-key")
 
@@ -46,7 +46,7 @@ async def create_item(body: NewItem, request: Request, items: Items) -> Item:
 
 
 @route.patch("/items/{id}", access=ADMIN)
-async def change_item(id: ItemId, body: ItemChange, items: Items) -> Item:
+async def update_item(id: ItemId, body: ItemChange, items: Items) -> Item:
     """Update an item. The cached row and pages change at once."""
     return await items.change(id, body)
 
@@ -58,34 +58,36 @@ async def list_items(page: Page, items: Items) -> ItemsPage:
 
 
 @route.get("/items/popular", access=PUBLIC)
-async def popular(page: Page, views: Views) -> ItemsPage:
+async def list_popular_items(page: Page, views: Views) -> ItemsPage:
     """List popular items, the most viewed first."""
     return await views.popular(page)
 
 
 @route.get("/items/{id}", access=SESSION)
-async def view(id: ItemId, request: Request, sessions: Sessions, views: Views) -> Response[Item]:
+async def get_item(id: ItemId, request: Request, sessions: Sessions, views: Views) -> Response[Item]:
     """Get an item and count a view. `stale` is true if the database is unavailable and the data may be outdated."""
     visit, item = await views.view(token_from(request), id)
     return session_response(request, sessions.limits, visit, item)
 
 
 @route.get("/recently-viewed", access=SESSION)
-async def recently_viewed(request: Request, page: Page, sessions: Sessions, views: Views) -> Response[ItemsPage]:
+async def list_recently_viewed_items(
+    request: Request, page: Page, sessions: Sessions, views: Views
+) -> Response[ItemsPage]:
     """List the items that this session has viewed, newest first, at most 25."""
     visit, items = await views.recently_viewed(token_from(request), page)
     return session_response(request, sessions.limits, visit, items)
 
 
 @route.get("/cart", access=SESSION)
-async def cart(request: Request, sessions: Sessions, carts: Carts) -> Response[Cart]:
+async def get_cart(request: Request, sessions: Sessions, carts: Carts) -> Response[Cart]:
     """Get the cart at current prices."""
     visit, cart = await carts.read(token_from(request))
     return session_response(request, sessions.limits, visit, cart)
 
 
 @route.put("/cart/items/{id}", access=SESSION)
-async def put_in_cart(
+async def set_cart_item(
     id: ItemId, body: NewQuantity, request: Request, sessions: Sessions, carts: Carts
 ) -> Response[Cart]:
     """Set the quantity of an item in the cart, 1 to 999; 0 removes it."""
@@ -94,7 +96,7 @@ async def put_in_cart(
 
 
 @route.delete("/cart/items/{id}", access=SESSION)
-async def take_from_cart(id: ItemId, request: Request, sessions: Sessions, carts: Carts) -> Response[Cart]:
+async def remove_cart_item(id: ItemId, request: Request, sessions: Sessions, carts: Carts) -> Response[Cart]:
     """Remove an item from the cart."""
     visit, cart = await carts.put(token_from(request), id, 0)
     return session_response(request, sessions.limits, visit, cart)
@@ -108,32 +110,32 @@ async def check_out(request: Request, sessions: Sessions, checkout: Checkout) ->
 
 
 @route.get("/orders", access=SESSION)
-async def own_orders(request: Request, page: Page, sessions: Sessions, orders: OrderHistory) -> Response[OrdersPage]:
+async def list_orders(request: Request, page: Page, sessions: Sessions, orders: OrderHistory) -> Response[OrdersPage]:
     """List your orders, newest first. A guest sees those of this session."""
     visit = await sessions.visit(token_from(request))
     return session_response(request, sessions.limits, visit, await orders.page(visit, page))
 
 
 @route.get("/cache", access=ADMIN)
-async def cache_state(page: Page, cache: RowSchedules) -> CacheState:
+async def get_row_cache(page: Page, cache: RowSchedules) -> CacheState:
     """List the scheduled rows of the row cache, and how late the worker is."""
     return await cache.state(page)
 
 
 @route.put("/cache/rows/{id}", access=ADMIN)
-async def schedule_row(id: ItemId, body: NewDelay, cache: RowSchedules) -> RowSchedule:
+async def schedule_cached_row(id: ItemId, body: NewDelay, cache: RowSchedules) -> RowSchedule:
     """Copy an item's row to the cache every `delay` seconds; 0 or less removes it."""
     return await cache.schedule(id, body.delay)
 
 
 @route.delete("/cache/rows/{id}", access=ADMIN, status=204)
-async def remove_row(id: ItemId, cache: RowSchedules) -> None:
+async def remove_cached_row(id: ItemId, cache: RowSchedules) -> None:
     """Remove an item's row from the cache."""
     await cache.remove(id)
 
 
 @route.get("/pages/items/{id}", access=PUBLIC, media_type=HTML, ignores_unknown_query=True)
-async def item_page(id: ItemId, request: Request, storefront: Storefront) -> Response[str]:
+async def get_item_page(id: ItemId, request: Request, storefront: Storefront) -> Response[str]:
     """Get the HTML page of an item through the page cache, with `Cache-Status` and `ETag`."""
     bypass_reason = "unwanted" if asks_for_uncached(request.scope["query_string"]) else ""
     if any(name in request.headers for name in _CREDENTIALS):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.passwords import Passwords
-from plaza.social import routes, routes_accounts, routes_inbound_sync
+from plaza.social import routes_accounts, routes_feeds, routes_inbound_sync, routes_posts, routes_users
 from plaza.social.account_deletion import AccountDeletion
 from plaza.social.account_export import AccountExport
 from plaza.social.account_renaming import AccountRenaming
@@ -71,4 +71,12 @@ def _build_last(
     return Parts([accounts, deletion, renaming, AccountExport(provided.personal_data), jobs], timers=jobs.timers())
 
 
-DOMAIN = Domain(LIBRARY, [routes_accounts.route, routes.route, routes_inbound_sync.route], build, INVARIANTS)
+ROUTES = [
+    routes_accounts.route,
+    routes_posts.route,
+    routes_users.route,
+    routes_feeds.route,
+    routes_inbound_sync.route,
+]
+
+DOMAIN = Domain(LIBRARY, ROUTES, build, INVARIANTS)

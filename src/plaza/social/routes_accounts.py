@@ -41,7 +41,7 @@ async def login(body: PasswordLogin, request: Request, accounts: Accounts) -> Si
 
 
 @route.post("/auth/refresh", access=PUBLIC)
-async def refresh(body: RefreshRequest, accounts: Accounts) -> SignedIn:
+async def refresh_tokens(body: RefreshRequest, accounts: Accounts) -> SignedIn:
     """Exchange a refresh token for the next one. Using a token twice ends its session."""
     return await accounts.refresh(body.refresh_token)
 
@@ -60,12 +60,12 @@ async def change_password(actor: Actor, body: PasswordChange, request: Request, 
 
 
 @route.get("/whoami", access=AUTHENTICATED)
-async def whoami(actor: Actor, accounts: Accounts) -> User:
+async def get_current_user(actor: Actor, accounts: Accounts) -> User:
     """Get the caller's profile."""
     return await accounts.whoami(actor)
 
 
 @route.post("/whoami", access=AUTHENTICATED)
-async def whoami_posted(actor: Actor, accounts: Accounts) -> User:
+async def get_current_user_by_post(actor: Actor, accounts: Accounts) -> User:
     """Get the caller's profile."""
     return await accounts.whoami(actor)

@@ -20,36 +20,36 @@ BODY_LIMIT = 32 * 1024 * 1024
 
 
 @route.post("/users", access=API_KEY, body_limit=BODY_LIMIT)
-async def users(body: Records, sync: InboundSync) -> SyncResults:
+async def sync_users(body: Records, sync: InboundSync) -> SyncResults:
     """Sync users: `{username}` and any other profile fields. One result per record."""
     return SyncResults(await sync.apply("user", body))
 
 
 @route.post("/follows", access=API_KEY, body_limit=BODY_LIMIT)
-async def follows(body: Records, sync: InboundSync) -> SyncResults:
+async def sync_follows(body: Records, sync: InboundSync) -> SyncResults:
     """Sync follows: `{follower, following, created_at?}`. One result per record."""
     return SyncResults(await sync.apply("follow", body))
 
 
 @route.post("/posts", access=API_KEY, body_limit=BODY_LIMIT)
-async def posts(body: Records, sync: InboundSync) -> SyncResults:
+async def sync_posts(body: Records, sync: InboundSync) -> SyncResults:
     """Sync posts: `{id, username, content, media_url?, hashtags?, created_at?}`. One result per record."""
     return SyncResults(await sync.apply("post", body))
 
 
 @route.post("/likes", access=API_KEY, body_limit=BODY_LIMIT)
-async def likes(body: Records, sync: InboundSync) -> SyncResults:
+async def sync_likes(body: Records, sync: InboundSync) -> SyncResults:
     """Sync likes: `{username, post_id, created_at?}`. One result per record."""
     return SyncResults(await sync.apply("like", body))
 
 
 @route.post("/bookmarks", access=API_KEY, body_limit=BODY_LIMIT)
-async def bookmarks(body: Records, sync: InboundSync) -> SyncResults:
+async def sync_bookmarks(body: Records, sync: InboundSync) -> SyncResults:
     """Sync bookmarks: `{username, post_id, created_at?}`. One result per record."""
     return SyncResults(await sync.apply("bookmark", body))
 
 
 @route.post("/comments", access=API_KEY, body_limit=BODY_LIMIT)
-async def comments(body: Records, sync: InboundSync) -> SyncResults:
+async def sync_comments(body: Records, sync: InboundSync) -> SyncResults:
     """Sync comments: `{id, post_id, username, content, created_at?}`. One result per record."""
     return SyncResults(await sync.apply("comment", body))

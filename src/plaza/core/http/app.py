@@ -23,7 +23,7 @@ from plaza.core.http.body_reader import ClientDisconnected, Receive, read_body
 from plaza.core.http.bound_route import BoundRoute, EncodedResponse
 from plaza.core.http.headers import Cors, standard_headers, with_headers
 from plaza.core.http.meta_routes import ApiDocs, MetricsCache
-from plaza.core.http.openapi import describe
+from plaza.core.http.openapi import describe, require_unique_operation_ids
 from plaza.core.http.problem_details import CrossOrigin, InternalError, UrlTooLong, problem
 from plaza.core.http.request import Request
 from plaza.core.http.response_sender import ResponseSender
@@ -300,6 +300,7 @@ def make_app(
     - `draining`: set by `App.drain`, for others that need to know.
     """
     groups = (*routes, meta_routes.routes_for(settings.metrics_access))
+    require_unique_operation_ids(route for group in groups for route in group.routes)
     bound_routes: list[BoundRoute] = []
     api_docs = ApiDocs(lambda: describe(groups, bound_routes, __version__))
     provided = {**(services or {}), ApiDocs: api_docs, MetricsCache: MetricsCache()}

@@ -89,7 +89,7 @@ class MetricsCache:
 
 
 @route.get(METRICS_PATH, access=PUBLIC, limit=None, media_type=metrics.CONTENT_TYPE)
-async def show_metrics(cache: MetricsCache) -> Response[str]:
+async def get_metrics(cache: MetricsCache) -> Response[str]:
     """Get the metrics in the Prometheus text format."""
     return Response(await cache.text())
 
@@ -103,19 +103,19 @@ def routes_for(metrics_access: MetricsAccess) -> Routes:
 
 
 @route.get("/openapi.json", access=PUBLIC, limit=None)
-async def openapi(request: Request, documents: ApiDocs) -> Response[Any]:
+async def get_openapi(request: Request, documents: ApiDocs) -> Response[Any]:
     """Get this OpenAPI document."""
     return documents.openapi.response(request)
 
 
 @route.get("/docs", access=PUBLIC, limit=None, in_openapi=False, ignores_unknown_query=True)
-async def docs(request: Request, documents: ApiDocs) -> Response[bytes]:
+async def get_docs_page(request: Request, documents: ApiDocs) -> Response[bytes]:
     """Show the API documentation as a page."""
     return documents.page.response(request)
 
 
 @route.get("/docs/{name}", access=PUBLIC, limit=None, in_openapi=False)
-async def docs_asset(request: Request, name: str, documents: ApiDocs) -> Response[bytes]:
+async def get_docs_file(request: Request, name: str, documents: ApiDocs) -> Response[bytes]:
     """Get a script or style of the documentation page."""
     file = documents.files.get(name)
     if file is None:

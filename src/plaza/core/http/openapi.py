@@ -6,7 +6,6 @@ msgspec makes the schemas. Security and expected errors follow from the route's 
 from __future__ import annotations
 
 import inspect
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -77,11 +76,9 @@ def describe(groups: Sequence[Routes], routes: Iterable[BoundRoute], version: st
     """The OpenAPI document of all routes."""
     listed = [bound for bound in routes if bound.route.in_openapi]
     schemas = Schemas([Problem, *(kind for bound in listed for kind in _types(bound))])
-    names = _operation_ids([bound.route for bound in listed])
     paths: dict[str, Any] = {}
-    for bound, name in zip(listed, names, strict=True):
-        route = bound.route
-        paths.setdefault(route.template, {})[route.method.lower()] = _operation(bound, name, schemas)
+    for bound in listed:
+        paths.setdefault(bound.route.template, {})[bound.route.method.lower()] = _operation(bound, schemas)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Plaza", "version": version, "description": "A community platform back end on Valkey."},
@@ -115,20 +112,28 @@ def _types(bound: BoundRoute) -> list[Any]:
     return kinds + [kind for kind in bound.route.other_responses.values() if kind is not None]
 
 
-def _operation_ids(routes: list[Route]) -> list[str]:
-    """One id per route: `articles_create`, with the method if a handler serves several."""
-    plain = [f"{route.tag}_{route.handler.__name__}".replace(" ", "_").replace("-", "_") for route in routes]
-    counts = Counter(plain)
-    pairs = zip(plain, routes, strict=True)
-    names = [name if counts[name] == 1 else f"{name}_{route.method.lower()}" for name, route in pairs]
-    assert len(set(names)) == len(names), f"two handlers of one tag have the same name: {Counter(names).most_common(1)}"
-    return names
+def operation_id(route: Route) -> str:
+    """The name of a handler in camel case, `createPost`. Generators name functions after it."""
+    first, *others = route.handler.__name__.split("_")
+    return first + "".join(word.capitalize() for word in others)
 
 
-def _operation(bound: BoundRoute, name: str, schemas: Schemas) -> dict[str, Any]:
+def require_unique_operation_ids(routes: Iterable[Route]) -> None:
+    """Refuse two operations of the same name, so that the start fails and not the generator of a client."""
+    known: dict[str, Route] = {}
+    for route in routes:
+        name = operation_id(route)
+        other = known.setdefault(name, route) if route.in_openapi else route
+        assert other is route, (
+            f"{route.method} {route.template} and {other.method} {other.template} have the same operationId {name}. "
+            "Rename one of the handlers."
+        )
+
+
+def _operation(bound: BoundRoute, schemas: Schemas) -> dict[str, Any]:
     route, signature = bound.route, bound.signature
     summary, _, description = (inspect.getdoc(route.handler) or "").partition("\n")
-    operation: dict[str, Any] = {"operationId": name, "tags": [route.tag]}
+    operation: dict[str, Any] = {"operationId": operation_id(route), "tags": [route.tag]}
     if summary:
         operation["summary"] = summary.strip()
     if description.strip():

@@ -63,7 +63,7 @@ async def _run_one(items: list[msgspec.Raw], actor: Actor, request: Request, pro
 
 
 @route.post("/", **_OPTIONS)
-async def run(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[Any]:
+async def run_commands(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[Any]:
     """Run a command or an array of commands.
 
     One command returns `{"result": …}` or `{"error": "ERR …"}`. An array returns the results in order, with the error
@@ -76,7 +76,7 @@ async def run(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Resp
 
 
 @route.post("/redis/write", **_OPTIONS)
-async def write(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[Any]:
+async def run_redis_commands(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[Any]:
     """Run a command or an array of commands; an array returns `{"results": […], "username": …}`.
 
     `username` is null for the API key.
@@ -89,7 +89,7 @@ async def write(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Re
 
 
 @route.post("/pipeline", **_OPTIONS)
-async def pipeline(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[Any]:
+async def run_pipeline(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[Any]:
     """Run commands in order, as Upstash clients send them.
 
     Returns `[{"result": …}, {"error": …}]`. A failed command does not stop the others.
@@ -99,7 +99,7 @@ async def pipeline(body: bytes, actor: Actor, request: Request, proxy: Proxy) ->
 
 
 @route.post("/multi-exec", **_OPTIONS)
-async def multi_exec(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[Any]:
+async def run_transaction(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[Any]:
     """Run commands in one transaction, as Upstash clients send them. If one is refused, none is run."""
     outcomes = await proxy.transact(actor, request.address, decode_commands(parse_body(body)))
     return Response([to_object(outcome, _string_encoder(request)) for outcome in outcomes])

@@ -1,0 +1,113 @@
+"""HTTP routes of posts, their likes, bookmarks and comments, and their moderation."""
+
+from __future__ import annotations
+
+from plaza.core.auth import Actor
+from plaza.core.http.access import ADMIN, AUTHENTICATED, PUBLIC, USER
+from plaza.core.http.request import Request
+from plaza.core.http.routes import Routes
+from plaza.core.paging import Page
+from plaza.social.comments import Comments
+from plaza.social.engagements import Engagements
+from plaza.social.model import (
+    Comment,
+    CommentId,
+    CommentPage,
+    DeletionResult,
+    Engagement,
+    NewComment,
+    NewPost,
+    Post,
+    PostEdit,
+    PostId,
+    UserPage,
+)
+from plaza.social.posts import Posts
+
+route = Routes("posts", about="Posts, likes, bookmarks and comments.")
+
+
+@route.post("/posts", access=USER, status=201, idempotent=True)
+async def create_post(actor: Actor, body: NewPost, request: Request, posts: Posts) -> Post:
+    """Create a post. Hashtags come from the text and from the list."""
+    return await posts.create(actor, body, request.operation)
+
+
+@route.get("/posts/{id}", access=PUBLIC)
+async def get_post(actor: Actor | None, id: PostId, posts: Posts) -> Post:
+    """Get a post."""
+    return await posts.get(actor, id)
+
+
+@route.patch("/posts/{id}", access=USER)
+async def edit_post(actor: Actor, id: PostId, body: PostEdit, posts: Posts) -> Post:
+    """Edit the text of the caller's post. The old text is kept."""
+    return await posts.edit(actor, id, body)
+
+
+@route.delete("/posts/{id}", access=AUTHENTICATED)
+async def delete_post(actor: Actor, id: PostId, posts: Posts) -> DeletionResult:
+    """Delete a post (its author or an admin)."""
+    return await posts.delete(actor, id)
+
+
+@route.post("/posts/{id}/like", access=USER)
+async def like_post(actor: Actor, id: PostId, engagements: Engagements) -> Engagement:
+    """Like a post. Liking it twice changes nothing."""
+    return await engagements.like(actor, id)
+
+
+@route.delete("/posts/{id}/like", access=USER)
+async def unlike_post(actor: Actor, id: PostId, engagements: Engagements) -> Engagement:
+    """Remove a like."""
+    return await engagements.unlike(actor, id)
+
+
+@route.get("/posts/{id}/likes", access=AUTHENTICATED)
+async def list_post_likes(actor: Actor, id: PostId, page: Page, engagements: Engagements) -> UserPage:
+    """List the users who like a post, latest first."""
+    found = await engagements.likes(actor, id, page)
+    return UserPage(found.items, found.pagination)
+
+
+@route.post("/posts/{id}/bookmark", access=USER)
+async def bookmark_post(actor: Actor, id: PostId, engagements: Engagements) -> Engagement:
+    """Bookmark a post. Bookmarking it twice changes nothing."""
+    return await engagements.bookmark(actor, id)
+
+
+@route.delete("/posts/{id}/bookmark", access=USER)
+async def unbookmark_post(actor: Actor, id: PostId, engagements: Engagements) -> Engagement:
+    """Remove a bookmark."""
+    return await engagements.unbookmark(actor, id)
+
+
+@route.post("/posts/{id}/comments", access=USER, status=201, idempotent=True)
+async def create_comment(actor: Actor, id: PostId, body: NewComment, request: Request, comments: Comments) -> Comment:
+    """Comment on a post."""
+    return await comments.create(actor, id, body, request.operation)
+
+
+@route.get("/posts/{id}/comments", access=PUBLIC)
+async def list_comments(actor: Actor | None, id: PostId, page: Page, comments: Comments) -> CommentPage:
+    """List the comments on a post, oldest first."""
+    found = await comments.page(actor, id, page)
+    return CommentPage(found.items, found.pagination)
+
+
+@route.delete("/comments/{id}", access=AUTHENTICATED)
+async def delete_comment(actor: Actor, id: CommentId, comments: Comments) -> DeletionResult:
+    """Delete a comment (its author, the post's author or an admin)."""
+    return await comments.delete(actor, id)
+
+
+@route.patch("/posts/{id}/ban", access=ADMIN)
+async def ban_post(actor: Actor, id: PostId, posts: Posts) -> Post:
+    """Ban a post: remove it from every feed."""
+    return await posts.ban(actor, id, on=True)
+
+
+@route.delete("/posts/{id}/ban", access=ADMIN)
+async def unban_post(actor: Actor, id: PostId, posts: Posts) -> Post:
+    """End the ban of a post."""
+    return await posts.ban(actor, id, on=False)
