@@ -27,15 +27,20 @@ local function store(subject, at, time)
   redis.call('SET', subject, text(time), 'PX', math.ceil((time - at) / 1000))
 end
 
--- limits_spend: count one request against every subject, or against none if one of them has to wait.
--- KEYS subject, …   ARGV now_ms ('' = the server's clock), then for each subject count, window_ms
+-- The time that some requests take to be paid off: at most a window, so that a full quota pays for any number.
+local function price(requests, window, interval)
+  return math.min(interval * tonumber(requests), window)
+end
+
+-- limits_spend: count requests against every subject, or against none if one of them has to wait.
+-- KEYS subject, …   ARGV now_ms ('' = the server's clock), requests, then for each subject count, window_ms
 -- Reply for each subject {requests left, ms until its quota is full again, ms to wait (0: accepted)}
 command('spend', function(keys, args)
   local at, times, reply, refused = now(args[1]) * 1000, {}, {}, false
   for i, stored in ipairs(redis.call('MGET', unpack(keys))) do
-    local window, interval = quota(args[2 * i], args[2 * i + 1])
+    local window, interval = quota(args[2 * i + 1], args[2 * i + 2])
     local before = paid_off(stored, at, window)
-    local after = before + interval
+    local after = before + price(args[2], window, interval)
     local wait = math.max(0, after - window - at)
     if wait > 0 then
       refused = true
@@ -51,19 +56,10 @@ command('spend', function(keys, args)
   return reply
 end)
 
--- limits_charge: count further requests without refusing any; the next ones wait. At most one window is charged.
--- KEYS subject   ARGV now_ms, count, window_ms, requests
-command('charge', function(keys, args)
-  local at = now(args[1]) * 1000
-  local window, interval = quota(args[2], args[3])
-  local after = paid_off(redis.call('GET', keys[1]), at, window) + interval * tonumber(args[4])
-  store(keys[1], at, math.min(after, at + window))
-end)
-
--- limits_give_back: undo the count of one request.
--- KEYS subject   ARGV now_ms, count, window_ms
+-- limits_give_back: undo the count of requests.
+-- KEYS subject   ARGV now_ms, requests, count, window_ms
 command('give_back', function(keys, args)
   local at = now(args[1]) * 1000
-  local window, interval = quota(args[2], args[3])
-  store(keys[1], at, paid_off(redis.call('GET', keys[1]), at, window) - interval)
+  local window, interval = quota(args[3], args[4])
+  store(keys[1], at, paid_off(redis.call('GET', keys[1]), at, window) - price(args[2], window, interval))
 end)

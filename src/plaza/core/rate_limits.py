@@ -119,36 +119,24 @@ class Limiter:
         self._clock = clock  # None: Valkey's clock, which all processes share
         self._refused_until: dict[str, float] = {}  # by key, in seconds of `_local_time`
 
-    async def take(self, kind: str, name: str | None, address: str | None) -> LimitState | None:
-        """Count one request, or raise `RateLimited`. None if the request is not limited. One round trip.
+    async def take(self, kind: str, name: str | None, address: str | None, requests: int = 1) -> LimitState | None:
+        """Count a request, or raise `RateLimited`. None if the request is not limited. One round trip.
 
-        For `auth`, `name` is the username that was tried, whether it exists or not.
+        For `auth`, `name` is the username that was tried, whether it exists or not. A request that is much work counts
+        as several `requests`; one that needs more than the whole quota needs the whole quota.
         """
         if not self._limits(name):
             return None
         subjects = self._subjects(kind, name, address)
         self._require_not_refused(kind, subjects)
-        states = await self._count(subjects)
+        states = await self._count(subjects, requests)
         (_, quota), (left, full_ms, wait_ms) = _scarcest(subjects, states)
         if wait_ms:
-            self._remember_refusals(subjects, states)
+            if requests == 1:  # a request that is less work may be accepted
+                self._remember_refusals(subjects, states)
             seconds = -(-wait_ms // 1000)
             raise RateLimited(LimitState(kind, quota, 0, seconds), seconds)
         return LimitState(kind, quota, left, -(-full_ms // 1000))
-
-    async def charge(self, kind: str, name: str | None, address: str | None, requests: int) -> None:
-        """Count a request that was much work as several. Nothing is refused; the caller's next requests wait.
-
-        One round trip.
-        """
-        if not self._limits(name):
-            return
-        await asyncio.gather(
-            *(
-                self._functions.run("limits_charge", [key], self._now(), quota.count, quota.seconds * 1000, requests)
-                for key, quota in self._subjects(kind, name, address)
-            )
-        )
 
     def require_not_refused(self, kind: str, name: str | None, address: str | None) -> None:
         """Raise `RateLimited` if this process knows that the request is one too many. No I/O."""
@@ -197,28 +185,28 @@ class Limiter:
         assert subjects, "a request has a user or an address"
         return subjects
 
-    async def _count(self, subjects: list[Subject]) -> list[SubjectState]:
+    async def _count(self, subjects: list[Subject], requests: int) -> list[SubjectState]:
         if len(subjects) == 1 or not self._functions.valkey.clustered:
-            return await self._spend(subjects)
-        answers = await asyncio.gather(*(self._spend([subject]) for subject in subjects))
+            return await self._spend(subjects, requests)
+        answers = await asyncio.gather(*(self._spend([subject], requests) for subject in subjects))
         states = [answer[0] for answer in answers]
         if any(wait_ms for _, _, wait_ms in states):
             counted = [s for s, (_, _, wait_ms) in zip(subjects, states, strict=True) if not wait_ms]
-            await asyncio.gather(*map(self._give_back, counted))
+            await asyncio.gather(*(self._give_back(subject, requests) for subject in counted))
         return states
 
-    async def _spend(self, subjects: list[Subject]) -> list[SubjectState]:
-        keys, args = [], [self._now()]
+    async def _spend(self, subjects: list[Subject], requests: int) -> list[SubjectState]:
+        keys, args = [], [self._now(), requests]
         for key, quota in subjects:
             keys.append(key)
             args += (quota.count, quota.seconds * 1000)
         states: list[SubjectState] = await self._functions.run("limits_spend", keys, *args)
         return states
 
-    async def _give_back(self, subject: Subject) -> None:
+    async def _give_back(self, subject: Subject, requests: int = 1) -> None:
         key, quota = subject
         self._refused_until.pop(key, None)
-        await self._functions.run("limits_give_back", [key], self._now(), quota.count, quota.seconds * 1000)
+        await self._functions.run("limits_give_back", [key], self._now(), requests, quota.count, quota.seconds * 1000)
 
     def _now(self) -> str | int:
         return "" if self._clock is None else self._clock.now_ms()

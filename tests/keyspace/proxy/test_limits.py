@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -17,6 +19,7 @@ from plaza.core.settings import Settings
 from plaza.core.valkey import Valkey
 from plaza.keyspace.proxy import execution, routes, service
 from plaza.keyspace.proxy.service import Proxy
+from plaza.social import keys as social
 from tests.http_servers import client_of
 from tests.keyspace.proxy.conftest import AUTH, KEY, SETTINGS, ProxyClient, token
 from tests.servers import Cluster, Server, running_server
@@ -123,20 +126,20 @@ COSTLY_PATTERN = "*" + "a" * 62 + "*"
 @pytest.mark.usefixtures("community")
 async def test_the_work_of_a_request_is_bounded(ana: ProxyClient, valkey: Valkey) -> None:
     scan = ["ZSCAN", "explore:feed", 0, "MATCH", COSTLY_PATTERN, "COUNT", 1000]
-    before = await scans_on(valkey)
+    before = await calls_on(valkey, "zscan")
     results = (await ana.post("/pipeline", [["PING"], *[scan] * 255])).json()
     assert results[0] == {"result": "PONG"}
     refused = [result for result in results if "too much work" in result.get("error", "")]
-    assert len(refused) == 255 - (await scans_on(valkey) - before) > 250
+    assert len(refused) == 255 - (await calls_on(valkey, "zscan") - before) > 250
     assert "too much work" in (await ana.post("/multi-exec", [scan] * 256)).text
 
 
-async def scans_on(valkey: Valkey) -> int:
-    """The number of ZSCAN commands that Valkey has run."""
+async def calls_on(valkey: Valkey, command: str) -> int:
+    """The number of times that Valkey has run a command."""
     total = 0
     for node in valkey.primaries():
         stats = str(await node.call("INFO", "commandstats"))
-        found = re.search(r"cmdstat_zscan:calls=(\d+)", stats)
+        found = re.search(rf"cmdstat_{command}:calls=(\d+)", stats)
         total += int(found[1]) if found else 0
     return total
 
@@ -147,20 +150,84 @@ async def test_costly_patterns_are_refused(ana: ProxyClient, pattern: str) -> No
     assert str(await ana.run("ZSCAN", "explore:feed", 0, "MATCH", pattern)).startswith("ERR a pattern has")
 
 
-@pytest.mark.usefixtures("community")
-async def test_a_request_that_is_much_work_counts_as_several(valkey: Valkey) -> None:
+@pytest.fixture
+async def limited(valkey: Valkey, community: None) -> AsyncIterator[ProxyClient]:
+    """A client whose user has a quota of twelve requests."""
     functions = Functions(valkey, [execution.LIBRARY, rate_limits.LIBRARY])
     await functions.load()
     limiter = Limiter(functions, policies={**POLICIES, "proxy": Policy(user=Quota(12, 600), address=Quota(100, 60))})
     services: dict[type, Any] = {Proxy: Proxy(functions, limiter, catalogues())}
-    app = make_app(
-        [routes.route], services, auth=AUTH, settings=Settings(jwt_secret=SETTINGS.jwt_secret), limiter=limiter
-    )
+    settings = Settings(jwt_secret=SETTINGS.jwt_secret)
+    app = make_app([routes.route], services, auth=AUTH, settings=settings, limiter=limiter)
     async with client_of(app) as http:
-        ana = ProxyClient(http, token())
-        assert (await ana.post("/", ["ZSCAN", "explore:feed", 0, "COUNT", 1000])).status_code == 200
-        assert (await ana.post("/pipeline", [["ZSCAN", "explore:feed", 0, "COUNT", 1000]] * 12)).status_code == 200
-        assert (await ana.post("/", ["PING"])).status_code == 429
+        yield ProxyClient(http, token())
+
+
+SCAN = ["ZSCAN", "explore:feed", 0, "COUNT", 1000]
+
+
+async def test_a_request_that_is_much_work_counts_as_several(limited: ProxyClient) -> None:
+    assert (await limited.post("/", SCAN)).status_code == 200
+    assert (await limited.post("/pipeline", [SCAN] * 8)).status_code == 200
+    assert (await limited.post("/pipeline", [SCAN] * 2)).status_code == 429
+    assert (await limited.post("/multi-exec", [SCAN] * 2)).status_code == 429
+
+
+@pytest.mark.parametrize("path", ["/pipeline", "/multi-exec", "/", "/redis/write"])
+async def test_work_over_the_limit_is_refused_before_it_is_sent(
+    limited: ProxyClient, valkey: Valkey, path: str
+) -> None:
+    before = await calls_on(valkey, "zscan")
+    responses = await asyncio.gather(*(limited.post(path, [SCAN] * 4) for _ in range(5)))
+    assert {response.status_code for response in responses} == {200, 429}
+    assert await calls_on(valkey, "zscan") - before <= 12
+
+
+async def test_a_long_result_counts_before_it_is_read(limited: ProxyClient, valkey: Valkey, redis_client: Any) -> None:
+    await redis_client.sadd(social.USER_FOLLOWERS("bob"), *(f"fan{i}" for i in range(9_000)))
+    read = ["SMEMBERS", "user:bob:followers"]
+    before = await calls_on(valkey, "smembers")
+    responses = await asyncio.gather(*(limited.post("/", read) for _ in range(4)))
+    assert {response.status_code for response in responses} == {200, 429}
+    (whole,) = {len(response.json()["result"]) for response in responses if response.status_code == 200}
+    assert whole == 9_002
+    # Four requests, and four more for the first result: the rest pays for one more at most.
+    assert await calls_on(valkey, "smembers") - before <= 2
+
+
+async def test_long_and_short_results_keep_their_places(ana: ProxyClient, redis_client: Any) -> None:
+    await redis_client.sadd(social.USER_FOLLOWERS("ana"), *(f"fan{i}" for i in range(3_000)))
+    commands = [["PING"], ["SMEMBERS", "user:ana:followers"], ["GET", "article:"], ["SMEMBERS", "user:bob:followers"]]
+    ping, long, absent, short = (await ana.post("/", commands)).json()
+    assert (ping, len(long), absent, sorted(short)) == ("PONG", 3_002, None, ["cia", "dee"])
+
+
+async def test_a_scan_of_a_small_hash_counts_all_its_elements(
+    ana: ProxyClient, valkey: Valkey, redis_client: Any
+) -> None:
+    await redis_client.hset(social.USER("ana"), mapping={f"{i:a>64}": 1 for i in range(100)})
+    scan = ["HSCAN", "user:me", 0, "MATCH", COSTLY_PATTERN, "COUNT", 1]
+    before = await calls_on(valkey, "hscan")
+    results = (await ana.post("/pipeline", [scan] * 256)).json()
+    sent = await calls_on(valkey, "hscan") - before
+    assert sent == sum("result" in result for result in results) <= service.MAX_WORK // 1_000
+
+
+async def test_a_field_or_key_that_is_named_often_is_read_once(ana: ProxyClient, valkey: Valkey) -> None:
+    value = "x" * 4_000
+    await ana.run("HSET", "user:me", "bio", value[:500], "notes", value)
+    before = await bytes_sent_by(valkey)
+    assert "too large" in str(await ana.run("HMGET", "user:me", *["notes"] * 4_000))
+    assert await ana.run("HMGET", "user:me", "notes", "bio", "none", "notes") == [value, value[:500], None, value]
+    assert await ana.run("EXISTS", *["user:me"] * 1_000, "user:none:posts", "user:me:followers") == 1_001
+    assert await bytes_sent_by(valkey) - before < 100_000
+
+
+async def bytes_sent_by(valkey: Valkey) -> int:
+    """The bytes that Valkey has sent to its clients."""
+    stats = [str(await node.call("INFO", "stats")) for node in valkey.primaries()]
+    found = [re.search(r"total_net_output_bytes:(\d+)", text) for text in stats]
+    return sum(int(match[1]) for match in found if match)
 
 
 @pytest.mark.usefixtures("community")
@@ -169,14 +236,14 @@ async def test_work_that_was_not_sent_before_a_timeout_is_never_sent(
 ) -> None:
     monkeypatch.setattr(service, "TIMEOUT_SECONDS", 0.3)
     scan = ["ZSCAN", "explore:feed", 0, "COUNT", 1000]
-    before = await scans_on(valkey)
+    before = await calls_on(valkey, "zscan")
     nodes = place.nodes if isinstance(place, Cluster) else [place]
     for node in nodes:
         with node.redis_client() as redis_client:
             redis_client.execute_command("CLIENT", "PAUSE", 1000, "ALL")
     assert (await ana.post("/pipeline", [scan] * 19)).status_code == 503
     await eventually(lambda: answers(valkey))
-    assert await scans_on(valkey) - before <= service.WORK_PER_BATCH // 1000
+    assert await calls_on(valkey, "zscan") - before <= service.WORK_PER_BATCH // 1000
 
 
 async def answers(valkey: Valkey) -> bool:

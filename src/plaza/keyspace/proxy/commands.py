@@ -134,21 +134,6 @@ class ParsedCommand:
     def fields(self) -> list[str]:
         return self.by_kind.get("field", [])
 
-    @property
-    def known_work(self) -> int:
-        """The elements that Valkey steps over, as far as the arguments tell, weighted by the pattern.
-
-        One unit takes about a microsecond. The elements of a reply are counted when it arrives.
-        """
-        work = len(self.arguments)
-        if "MATCH" in self.spec.options:
-            pattern = self.options.get("MATCH", [""])[0]
-            per_element = 1 + pattern.count("*") * len(pattern) // 8
-            work += int(self.options.get("COUNT", [DEFAULT_SCAN_COUNT])[0]) * per_element
-        if "LIMIT" in self.options:
-            work += int(self.options["LIMIT"][0])
-        return work
-
 
 def _always(value: Any) -> Callable[[ParsedCommand], Any]:
     return lambda command: value

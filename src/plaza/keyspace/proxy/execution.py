@@ -16,6 +16,7 @@ from plaza.core.sequences import pairs
 from plaza.core.valkey import Arg, NotReady, ReplyError
 from plaza.keyspace.proxy.access_rules import AccessRules, Caller, TargetKey
 from plaza.keyspace.proxy.commands import ParsedCommand, Refused, parse_command
+from plaza.keyspace.proxy.work import FUNCTION_CALL, command_work
 
 LIBRARY: Final = Library.read("proxy", Catalogue("proxy", {}, {}), "plaza.keyspace.proxy", "proxy")
 
@@ -24,6 +25,18 @@ MAX_PROFILE_FIELDS: Final = 128
 MAX_PROFILE_BYTES: Final = 32_768
 
 Step = tuple[Arg, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LengthLimit:
+    """How many elements a long result may have. Above `free` its length is returned instead, as the error `LONG`."""
+
+    free: int
+    most: int
+
+
+NO_LENGTH_LIMIT: Final = LengthLimit(0, 0)
+
 # (replies, whether each follow-up step found that the key is hidden) → result
 Finish = Callable[[list[Any], list[bool]], Any]
 Reference = tuple[Key, HiddenWhile]
@@ -31,15 +44,17 @@ Reference = tuple[Key, HiddenWhile]
 
 @dataclass(frozen=True, slots=True)
 class CommandPlan:
-    """A permitted command: its steps, given the largest allowed number of elements, and how to combine the replies."""
+    """A permitted command: its steps, given the allowed length of a long result, and how to combine the replies."""
 
     command: ParsedCommand
     step_count: int
-    steps: Callable[[int], list[Step]]
+    steps: Callable[[LengthLimit], list[Step]]
     finish: Finish
     may_be_long: bool = False
     # Further steps that depend on the replies: they check whether the key is hidden.
     follow_up: Callable[[list[Any]], list[Step | None]] = lambda replies: []
+
+    work: int = 0
 
     @property
     def writes(self) -> bool:
@@ -67,51 +82,66 @@ class CommandPlanner:
             return self._plan_many_keys(command, targets)
         if not targets:
             return CommandPlan(
-                command, 0, lambda most: [], lambda replies, hidden: command.spec.reply_if_absent(command)
+                command, 0, lambda limit: [], lambda replies, hidden: command.spec.reply_if_absent(command)
             )
+        if command.spec.writes:
+            return self._plan_write(command, targets[0])
         return self._plan_one_key(command, targets[0])
+
+    def _plan_write(self, command: ParsedCommand, target: TargetKey) -> CommandPlan:
+        name, rest = command.spec.name, command.arguments[1:]
+
+        def finish(replies: list[Any], hidden: list[bool]) -> Any:
+            reply = _checked_reply(command, replies[0])
+            return int(reply) if name == "HINCRBY" else reply
+
+        write = self._functions.run_command(
+            "proxy_write", [target.name(self._layout)], MAX_PROFILE_FIELDS, MAX_PROFILE_BYTES, name, *rest
+        )
+        return CommandPlan(command, 1, lambda limit: [write], finish, work=FUNCTION_CALL + command_work(command))
 
     def _plan_one_key(self, command: ParsedCommand, target: TargetKey) -> CommandPlan:
         length = _length_command(command, target)
-        rest = command.arguments[1:]
-        # The values of HVALS can only be filtered together with their field names.
-        name = "HGETALL" if command.spec.name == "HVALS" and target.key.fields else command.spec.name
+        name, rest = _sent_command(command, target)
 
         def finish(replies: list[Any], hidden: list[bool]) -> Any:
             if any(hidden):
                 return command.spec.reply_if_absent(command)
             reply = _checked_reply(command, replies[0])
-            return int(reply) if name == "HINCRBY" else _readable_fields(command, target, reply)
+            if command.spec.name == "HMGET" and len(reply) != len(command.fields):
+                values = dict(zip(rest, reply, strict=True))
+                return [values[field] for field in command.fields]
+            return _readable_fields(command, target, reply)
 
-        if command.spec.writes:
-            key = target.name(self._layout)
-            write = self._functions.run_command(
-                "proxy_write", [key], MAX_PROFILE_FIELDS, MAX_PROFILE_BYTES, name, *rest
-            )
-            return CommandPlan(command, 1, lambda most: [write], finish)
+        work = FUNCTION_CALL + command_work(command)
         reference = self._rules.hiding_reference(target)
         if reference is not None:
-            steps = [self._step(name, target, rest, (), 0), self._read_reference(target, reference)]
+            steps = [self._step(name, target, rest), self._read_reference(target, reference)]
             return CommandPlan(
                 command,
                 2,
-                lambda most: steps,
+                lambda limit: steps,
                 finish,
                 follow_up=lambda replies: [self._check_hidden(reference, replies[1])],
+                work=work,
             )
         return CommandPlan(
             command,
             1,
-            lambda most: [self._step(name, target, rest, length, most)],
+            lambda limit: [self._step(name, target, rest, length, limit)],
             finish,
             may_be_long=bool(length),
+            work=work,
         )
 
-    def _plan_many_keys(self, command: ParsedCommand, targets: list[TargetKey]) -> CommandPlan:
+    def _plan_many_keys(self, command: ParsedCommand, named: list[TargetKey]) -> CommandPlan:
         """One step per key, then one step per key that another owner's hash may hide: it reads that owner's id."""
+        names = [target.name(self._layout) for target in named]
+        positions = {key: i for i, key in enumerate(dict.fromkeys(names))}  # a key that is named twice is read once
+        targets = list(dict(zip(names, named, strict=True)).values())
         name, count = "GET" if command.spec.name == "MGET" else command.spec.name, len(targets)
         references = {i: found for i, target in enumerate(targets) if (found := self._rules.hiding_reference(target))}
-        steps = [self._step(name, target, [], (), 0) for target in targets]
+        steps = [self._step(name, target, []) for target in targets]
         steps += [self._read_reference(targets[i], reference) for i, reference in references.items()]
 
         def follow_up(replies: list[Any]) -> list[Step | None]:
@@ -120,11 +150,14 @@ class CommandPlanner:
 
         def finish(replies: list[Any], hidden: list[bool]) -> Any:
             absent = {i for i, is_hidden in zip(references, hidden, strict=True) if is_hidden}
+            wanted = [positions[key] for key in names]
             if name == "GET":
-                return [None if _has_code(reply, "WRONGTYPE") else _checked_reply(command, reply) for reply in replies]
-            return sum(_checked_reply(command, reply) for i, reply in enumerate(replies[:count]) if i not in absent)
+                found = [None if _has_code(reply, "WRONGTYPE") else _checked_reply(command, reply) for reply in replies]
+                return [found[i] for i in wanted]
+            return sum(_checked_reply(command, replies[i]) for i in wanted if i not in absent)
 
-        return CommandPlan(command, len(steps), lambda most: steps, finish, follow_up=follow_up)
+        work = 1 + FUNCTION_CALL * len(steps)
+        return CommandPlan(command, len(steps), lambda limit: steps, finish, follow_up=follow_up, work=work)
 
     def _read_reference(self, target: TargetKey, reference: Reference) -> Step:
         """Reads the id of the owner whose hash may hide the key."""
@@ -135,15 +168,36 @@ class CommandPlanner:
         key, hidden = reference
         return ("HEXISTS", key.name(self._layout, _text(id)), hidden.field) if isinstance(id, bytes) else None
 
-    def _step(self, name: str, target: TargetKey, rest: list[str], length: tuple[str, ...], most: int) -> Step:
+    def _step(
+        self,
+        name: str,
+        target: TargetKey,
+        rest: list[str],
+        length: tuple[str, ...] = (),
+        limit: LengthLimit = NO_LENGTH_LIMIT,
+    ) -> Step:
         """One command on one key; a Lua query if the key may be hidden or the reply too long."""
         key, hiding = target.name(self._layout), self._rules.hiding_hash(target)
         if not hiding and not length:
             return (name, key, *rest)
         keys = [key, hiding[0].name(self._layout)] if hiding else [key]
         field = hiding[1] if hiding else ""
-        arguments: Step = (field, most, len(length), *length, name, *rest)
+        arguments: Step = (field, limit.free, limit.most, len(length), *length, name, *rest)
         return self._functions.query_command("proxy_read", keys, *arguments)
+
+
+def _sent_command(command: ParsedCommand, target: TargetKey) -> tuple[str, list[str]]:
+    """The name and the arguments after the key that are sent to Valkey."""
+    if command.spec.name == "HMGET":  # a field that is named a thousand times is read once
+        return "HMGET", list(dict.fromkeys(command.fields))
+    if command.spec.name == "HVALS" and target.key.fields:  # values can only be filtered with their field names
+        return "HGETALL", []
+    return command.spec.name, command.arguments[1:]
+
+
+def long_length(reply: Any) -> int | None:
+    """The length of a result that was not read because it is above the free limit; None for any other reply."""
+    return int(reply.message.split()[1]) if _has_code(reply, "LONG") else None
 
 
 def _length_command(command: ParsedCommand, target: TargetKey) -> tuple[str, ...]:

@@ -21,20 +21,22 @@ end
 
 -- proxy_read: run a read command, unless its key is hidden or the reply would be too long.
 -- KEYS key, and the hash that may hide it, if any
--- ARGV hiding field ('' for none), most elements, number of words of the length command, its words, name, arguments
--- Reply the command's own; the error HIDDEN if the key must look absent
+-- ARGV hiding field ('' for none), free elements, most elements, number of words of the length command, its words, name,
+--   arguments
+-- Reply the command's own; the error HIDDEN if the key must look absent, or LONG and the length if it is above the free one
 query('read', function(keys, args)
-  local field, most, length_words = args[1], tonumber(args[2]), tonumber(args[3])
+  local field, free, most, length_words = args[1], tonumber(args[2]), tonumber(args[3]), tonumber(args[4])
   if field ~= '' and redis.call('HEXISTS', keys[2], field) == 1 then return redis.error_reply('HIDDEN the key looks absent') end
   if length_words > 0 then
-    local size = length(keys[1], unpack(args, 4, 3 + length_words))
+    local size = length(keys[1], unpack(args, 5, 4 + length_words))
     if type(size) == 'table' then return size end -- the key has another type
     if size > most then
       return redis.error_reply('ERR the result would have ' .. size .. ' elements; ' .. most .. ' are allowed here. '
         .. 'Request a range, or scan')
     end
+    if size > free then return redis.error_reply('LONG ' .. size) end
   end
-  return redis.pcall(args[4 + length_words], keys[1], unpack(args, 5 + length_words))
+  return redis.pcall(args[5 + length_words], keys[1], unpack(args, 6 + length_words))
 end)
 
 -- The number of fields and bytes of a hash after setting these pairs.

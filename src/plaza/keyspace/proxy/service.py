@@ -1,14 +1,15 @@
 """Runs the permitted commands of a caller.
 
 A refused command costs no round trip; all permitted commands of a request take one. A request is limited in its size
-(`encoding`), in the elements and bytes of its results, and in time, so that one caller cannot block Valkey or this
-process for others.
+(`encoding`), in the elements and bytes of its results, in its work (`work`) and in time, so that one caller cannot
+block Valkey or this process for others. Work is counted against the caller's rate limit before it is sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from dataclasses import replace
+from itertools import accumulate, islice
 from time import monotonic
 from typing import Any, Final
 
@@ -19,18 +20,21 @@ from plaza.core.rate_limits import Limiter
 from plaza.core.valkey import NotReady, ReplyError
 from plaza.keyspace.proxy.access_rules import AccessRules, Caller
 from plaza.keyspace.proxy.commands import Refused
-from plaza.keyspace.proxy.execution import CommandPlan, CommandPlanner, Step
+from plaza.keyspace.proxy.execution import CommandPlan, CommandPlanner, LengthLimit, Step, long_length
+from plaza.keyspace.proxy.work import element_work
 
 # For all long results of a request together; each gets an equal share.
 MAX_ELEMENTS: Final = 10_000
+# The same for what is read at once. The length of a longer result is counted as work before it is read.
+FREE_ELEMENTS: Final = 1_000
 # For all results of a request together: a field that is named a thousand times is returned a thousand times.
 MAX_RESULT_BYTES: Final = 4 * 1024 * 1024
 TIMEOUT_SECONDS: Final = 2.0
-# Known work of all commands of a request together: about 20 ms of Valkey.
-MAX_WORK: Final = 20_000
-# Known work that is sent at once. Other callers' commands run in between, and after a timeout the rest is never sent.
+# Work of all commands of a request together, without long results: about 32 ms of Valkey.
+MAX_WORK: Final = 32_000
+# Work that is sent at once. Other callers' commands run in between, and after a timeout the rest is never sent.
 WORK_PER_BATCH: Final = 4_000
-# A request of this much work counts as one more request of the caller's rate limit.
+# For each so much work, a request counts as one more request of the caller's rate limit.
 WORK_PER_REQUEST: Final = 1_000
 
 _TOO_LARGE: Final = "ERR the results of this request are too large"
@@ -76,7 +80,7 @@ class Proxy:
         for words in commands:
             plan = self._plan(caller, words)
             if isinstance(plan, CommandPlan):
-                work_left -= plan.command.known_work
+                work_left -= plan.work
                 plan = plan if work_left >= 0 else Refused(_TOO_MUCH_WORK)
             plans.append(plan)
         return plans
@@ -90,34 +94,62 @@ class Proxy:
     async def _send(self, actor: Actor, address: str, plans: Sequence[CommandPlan], *, atomic: bool) -> list[Any]:
         if any(plan.writes for plan in plans):
             await self._limiter.take("write", actor.name, address)
-        share = MAX_ELEMENTS // max(1, sum(plan.may_be_long for plan in plans))
+        count = max(1, sum(plan.may_be_long for plan in plans))
+        limit = LengthLimit(FREE_ELEMENTS // count, MAX_ELEMENTS // count)
+        work = sum(plan.work for plan in plans)
         if atomic:
-            steps = [step for plan in plans for step in plan.steps(share)]
-            replies = await self._valkey.multi(steps, raw=True, return_errors=True, timeout=TIMEOUT_SECONDS)
-            replies = await self._retry_missing(steps, replies)
+            long = any(plan.may_be_long for plan in plans)
+            await self._count_work(actor, address, work + (element_work(MAX_ELEMENTS) if long else 0))
+            replies = await self._send_transaction(plans, LengthLimit(limit.most, limit.most))
         else:
-            replies = await self._send_batches(plans, share)
+            await self._count_work(actor, address, work)
+            deadline = monotonic() + TIMEOUT_SECONDS
+            replies = await self._send_batches(plans, limit, deadline)
+            await self._read_long_results(actor, address, plans, replies, limit, deadline)
         if replies and all(isinstance(reply, NotReady) for reply in replies):
             raise replies[0]  # Valkey is not ready, which is no error of the commands
-        await self._charge(actor, address, plans, replies)
         return replies
 
-    async def _send_batches(self, plans: Sequence[CommandPlan], share: int) -> list[Any]:
-        """Send all steps: one round trip, and one more for every `WORK_PER_BATCH` of known work."""
+    async def _send_transaction(self, plans: Sequence[CommandPlan], limit: LengthLimit) -> list[Any]:
+        steps = [step for plan in plans for step in plan.steps(limit)]
+        replies = await self._valkey.multi(steps, raw=True, return_errors=True, timeout=TIMEOUT_SECONDS)
+        return await self._retry_missing(steps, replies)
+
+    async def _send_batches(self, plans: Sequence[CommandPlan], limit: LengthLimit, deadline: float) -> list[Any]:
+        """Send all steps: one round trip, and one more for every `WORK_PER_BATCH`."""
         replies: list[Any] = []
-        deadline = monotonic() + TIMEOUT_SECONDS
         for batch in _batches(plans):
-            steps = [step for plan in batch for step in plan.steps(share)]
+            steps = [step for plan in batch for step in plan.steps(limit)]
             left = max(deadline - monotonic(), 0.001)
             sent = await self._valkey.batch(steps, raw=True, return_errors=True, timeout=left)
             replies += await self._retry_missing(steps, sent)
         return replies
 
-    async def _charge(self, actor: Actor, address: str, plans: Sequence[CommandPlan], replies: list[Any]) -> None:
-        """Count a request that was much work as several requests."""
-        work = sum(plan.command.known_work for plan in plans) + _element_count(replies)
+    async def _read_long_results(
+        self,
+        actor: Actor,
+        address: str,
+        plans: Sequence[CommandPlan],
+        replies: list[Any],
+        limit: LengthLimit,
+        deadline: float,
+    ) -> None:
+        """Read the results that were above the free length, and put them in their places. Two round trips if any."""
+        lengths = {i: length for i, reply in enumerate(replies) if (length := long_length(reply)) is not None}
+        if not lengths:
+            return
+        first_reply = accumulate((plan.step_count for plan in plans), initial=0)
+        plan_at = dict(zip(first_reply, plans, strict=False))
+        again = [replace(plan_at[i], work=element_work(length)) for i, length in lengths.items()]
+        await self._count_work(actor, address, sum(plan.work for plan in again))
+        paid = LengthLimit(limit.most, limit.most)
+        for i, reply in zip(lengths, await self._send_batches(again, paid, deadline), strict=True):
+            replies[i] = reply
+
+    async def _count_work(self, actor: Actor, address: str, work: int) -> None:
+        """Count a request that is much work as several requests, or raise `RateLimited`. One round trip if it is."""
         if work >= WORK_PER_REQUEST:
-            await self._limiter.charge("proxy", actor.name, address, work // WORK_PER_REQUEST)
+            await self._limiter.take("proxy", actor.name, address, work // WORK_PER_REQUEST)
 
     async def _retry_missing(self, steps: Sequence[Step], replies: list[Any]) -> list[Any]:
         """Send steps again that failed because a node has no Lua functions: a new primary, or one that was flushed."""
@@ -139,10 +171,10 @@ class Proxy:
         results: list[Outcome] = []
         bytes_left = MAX_RESULT_BYTES
         for plan, own, own_hidden in zip(plans, shares, hidden, strict=True):
-            bytes_left -= _string_bytes(own)
+            result = _finish(plan, own, own_hidden)
+            bytes_left -= _string_bytes(result)
             # A write that was run must not be reported as refused; its result is only a number.
-            fits = bytes_left >= 0 or plan.writes
-            results.append(_finish(plan, own, own_hidden) if fits else Refused(_TOO_LARGE))
+            results.append(result if bytes_left >= 0 or plan.writes else Refused(_TOO_LARGE))
         return results
 
     async def _hidden(self, plans: Sequence[CommandPlan], shares: Sequence[list[Any]]) -> list[list[bool]]:
@@ -165,18 +197,13 @@ def _batches(plans: Sequence[CommandPlan]) -> Iterator[list[CommandPlan]]:
     batch: list[CommandPlan] = []
     work = 0
     for plan in plans:
-        if batch and work + plan.command.known_work > WORK_PER_BATCH:
+        if batch and work + plan.work > WORK_PER_BATCH:
             yield batch
             batch, work = [], 0
         batch.append(plan)
-        work += plan.command.known_work
+        work += plan.work
     if batch:
         yield batch
-
-
-def _element_count(reply: Any) -> int:
-    """The number of elements in a reply."""
-    return sum(map(_element_count, reply)) if isinstance(reply, list) else 1
 
 
 def _string_bytes(reply: Any) -> int:
