@@ -124,7 +124,7 @@ async def test_without_permission_to_kill_connections_a_worker_recovers() -> Non
     class ConnectionWithoutPermission:
         async def ready(self) -> None: ...
 
-        async def ask(self, *command: Arg) -> Any:
+        async def send_unchecked(self, *command: Arg) -> Any:
             raise ReplyError("NOPERM", "NOPERM this user has no permissions to run the 'client|list' command")
 
     assert not await FencedConnection(ConnectionWithoutPermission(), 7, "plaza-x").kill()

@@ -1,6 +1,6 @@
 """Builds a group's rankings from the rankings of all articles. One build serves all readers for a minute.
 
-One ZINTERSTORE of 100,000 articles out of a million would block Valkey for 200 ms. Instead, SSCAN walks the group in
+One ZINTERSTORE of 100,000 articles out of a million would block Valkey for 200 ms. Instead, SSCAN scans the group in
 small steps; each step copies the members' scores into a key that no one reads, and the finished key is renamed. On one
 server a step is one function. On a cluster the group and the ranking are on different nodes, so the scores pass through
 this process.

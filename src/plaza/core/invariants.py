@@ -71,7 +71,7 @@ Check = Callable[[Entry, Sequence[Any], int], str | None]
 class Invariant:
     """What must hold for each member of a key, or with `per_key` for the key.
 
-    `reads` returns what else must be read: commands, and queries as `("ASK", query, number of keys, key, …, arg, …)`.
+    `reads` returns what else must be read: commands, and queries as `("QUERY", query, number of keys, key, …, arg, …)`.
     `check` gets the replies and the time (Unix milliseconds) and returns what is wrong, or None. `unless` is read only
     after a violation: if any of these keys exists, an operation in progress explains it.
     """

@@ -76,7 +76,7 @@ def _entries_are_counted(kind: str, audience: Sequence[Key]) -> list[Invariant]:
     def reads_groups(entry: Entry) -> Sequence[Command]:
         if not _groups_in(_details_of(entry.value)):
             return ()
-        return (("ASK", "live_check_groups", 1, entry.name, kind, entry.parts[0], entry.member),)
+        return (("QUERY", "live_check_groups", 1, entry.name, kind, entry.parts[0], entry.member),)
 
     def check_groups(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         return f"has {entry.member}, who is not counted for the group {replies[0]}" if any(replies) else None
@@ -102,7 +102,7 @@ def _members_have_entries(kind: str, audience: Sequence[Key]) -> list[Invariant]
 
     def reads_statistics(entry: Entry) -> Sequence[Command]:
         id = entry.parts[0]
-        return (("ASK", "live_check_statistics", 1, viewers(id), kind, id, *entry.ids),)
+        return (("QUERY", "live_check_statistics", 1, viewers(id), kind, id, *entry.ids),)
 
     def check_statistics(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         return f"has {entry.member}, but that viewer is counted as {replies[0]!r}" if replies[0] else None

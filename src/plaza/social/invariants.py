@@ -83,17 +83,17 @@ class PostState:
 def _listed(name: str, key: Key, wrong: Any, repair: str = "") -> Invariant:
     """Return an invariant for a list of posts: `wrong(entry, post)` returns what is wrong, or None."""
 
-    def asks(entry: Entry) -> Sequence[Command]:
+    def reads(entry: Entry) -> Sequence[Command]:
         return (PostState.command(entry.ids[0]),)
 
-    def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         post = PostState(replies[0])
         if post.author is None:
             return f"has {entry.member}, which does not exist"
         finding: str | None = wrong(entry, post)
         return finding
 
-    return Invariant(name, key, asks, judge, repair)
+    return Invariant(name, key, reads, check, repair)
 
 
 def _at_creation(entry: Entry, post: PostState) -> str | None:
@@ -102,34 +102,34 @@ def _at_creation(entry: Entry, post: PostState) -> str | None:
     return None
 
 
-def _explored(entry: Entry, post: PostState) -> str | None:
+def _check_explored(entry: Entry, post: PostState) -> str | None:
     return f"has {entry.member}, which is banned" if not post.shown else _at_creation(entry, post)
 
 
-def _tagged(entry: Entry, post: PostState) -> str | None:
+def _check_tagged(entry: Entry, post: PostState) -> str | None:
     if post.has_tags_field and entry.parts[0] not in post.tags:
         return f"has {entry.member}, which does not have the hashtag"
-    return _explored(entry, post)
+    return _check_explored(entry, post)
 
 
-def _written(entry: Entry, post: PostState) -> str | None:
+def _check_written(entry: Entry, post: PostState) -> str | None:
     if post.author != entry.parts[0]:
         return f"has {entry.member}, a post of {post.author}"
     return _at_creation(entry, post)
 
 
-def _noted_for_ranking(entry: Entry, post: PostState) -> str | None:
+def _check_ranking_record(entry: Entry, post: PostState) -> str | None:
     expected = f"{post.created or 0}|{post.points}|{','.join(post.tags)}"
     if not post.shown or entry.value != expected:
         return f"has {entry.value!r} for {entry.member}, expected {expected!r}"
     return None
 
 
-def _asks_ranked(entry: Entry) -> Sequence[Command]:
+def _reads_ranked(entry: Entry) -> Sequence[Command]:
     return (PostState.command(entry.ids[0]), ("ZSCORE", k.RANKING_DUE(), entry.ids[0]))
 
 
-def _ranked(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+def _check_ranked(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     post, due = PostState(replies[0]), replies[1]
     if post.author is None:
         return f"has {entry.member}, which does not exist"
@@ -145,7 +145,7 @@ def _ranked(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     return None
 
 
-def _asks_standing(entry: Entry) -> Sequence[Command]:
+def _reads_standing(entry: Entry) -> Sequence[Command]:
     post, author = entry.parts[0], entry.value.get("user_id", "")
     return (
         ("ZSCORE", k.EXPLORE_FEED(), post),
@@ -155,7 +155,7 @@ def _asks_standing(entry: Entry) -> Sequence[Command]:
     )
 
 
-def _standing(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+def _check_standing(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     post = PostState.from_hash(entry.value)
     explored, counted, due, noted = replies
     if (explored is not None) != post.shown:
@@ -168,23 +168,23 @@ def _standing(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     return None
 
 
-def _asks_authored(entry: Entry) -> Sequence[Command]:
+def _reads_authored(entry: Entry) -> Sequence[Command]:
     return (("ZSCORE", k.USER_POSTS(entry.value.get("user_id", "")), entry.parts[0]),)
 
 
-def _authored(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+def _check_authored(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     fields = entry.value
     if fields.get("id") != entry.parts[0] or fields.get("username") != fields.get("user_id"):
         return "has a wrong id or username"
     return None if replies[0] is not None else "is missing in its author's posts"
 
 
-def _asks_tags(entry: Entry) -> Sequence[Command]:
+def _reads_tags(entry: Entry) -> Sequence[Command]:
     post, tags = entry.parts[0], PostState.from_hash(entry.value).tags
     return [("ZSCORE", key(tag), post) for tag in tags for key in (k.HASHTAG_POSTS, k.HASHTAG_RANKED)]
 
 
-def _tags(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+def _check_tags(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     post = PostState.from_hash(entry.value)
     if not post.shown:
         return None  # the lists themselves are checked for banned posts
@@ -200,12 +200,12 @@ def _tags(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
 _COPIED = {"avatar": "avatar", "display_name": "display_name", "user_role": "role", "user_version": "version"}
 
 
-def _asks_style(entry: Entry) -> Sequence[Command]:
+def _reads_copy(entry: Entry) -> Sequence[Command]:
     author = entry.value.get("user_id", "")
     return (("HMGET", k.USER(author), *_COPIED.values()), ("GET", k.USER_VERSION(author)))
 
 
-def _style(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+def _check_copy(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     if all(value is None for value in replies[0]):
         return None  # no author: the reference is checked elsewhere
     for (mine, theirs), value in zip(_COPIED.items(), replies[0], strict=True):
@@ -225,13 +225,13 @@ def _restyling(entry: Entry) -> Sequence[Command]:
     return (("HEXISTS", k.USERS_RESTYLE(), entry.value.get("user_id", "")),)
 
 
-def _asks_registry(entry: Entry) -> Sequence[Command]:
+def _reads_registry(entry: Entry) -> Sequence[Command]:
     name = entry.parts[0]
     registries = (k.USERS_REGULAR(), k.USERS_MODELS(), k.MODELS_TOP_ENGAGEMENT())
     return (*(("ZSCORE", registry, name) for registry in registries), ("HGET", k.USER_POINTS(name), "total"))
 
 
-def _registry(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+def _check_registry(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     role, created = _role(entry.value.get("role")), entry.value.get("created_at")
     regular, model, leader, total = replies
     if not _is_registered(regular, created, listed=role == "user"):
@@ -258,21 +258,21 @@ def _is_registered(score: float | None, created_at: str | None, *, listed: bool)
     return created is None or score == created
 
 
-def _no_password(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+def _check_no_password(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     found = [name for name in ("password", "password_hash", "suspended_at", "suspended_by") if name in entry.value]
     return f"holds {found[0]}, which belongs to `{k.AUTH_USER(entry.parts[0])}`" if found else None
 
 
-def _nothing(entry: Entry) -> Sequence[Command]:
+def _no_reads(entry: Entry) -> Sequence[Command]:
     return ()
 
 
-def _asks_role(entry: Entry) -> Sequence[Command]:
+def _reads_role(entry: Entry) -> Sequence[Command]:
     return (("HMGET", k.USER(entry.ids[0]), "role", "created_at", "username"),)
 
 
-def _in_registry(role: str) -> Any:
-    def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+def _check_in_registry(role: str) -> Any:
+    def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         has, created, username = replies[0]
         if (has is None and username is None and created is None) or _role(has) != role:
             return f"has {entry.member}, whose role is {has or 'missing'}"
@@ -280,10 +280,10 @@ def _in_registry(role: str) -> Any:
             return f"has {entry.member} at {entry.value:.0f}, but the account was created at {created}"
         return None
 
-    return judge
+    return check
 
 
-def _leader(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+def _check_leader(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     (role, _, _), total = replies
     if role != "model":
         return f"has {entry.member}, whose role is {role or 'missing'}"
@@ -291,15 +291,15 @@ def _leader(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     return None if expected == entry.value else f"has {entry.member} at {entry.value:.0f}, expected {expected}"
 
 
-def _asks_leader(entry: Entry) -> Sequence[Command]:
-    return (*_asks_role(entry), ("HGET", k.USER_POINTS(entry.ids[0]), "total"))
+def _reads_leader(entry: Entry) -> Sequence[Command]:
+    return (*_reads_role(entry), ("HGET", k.USER_POINTS(entry.ids[0]), "total"))
 
 
-def _asks_points(entry: Entry) -> Sequence[Command]:
+def _reads_points(entry: Entry) -> Sequence[Command]:
     return () if entry.member == "total" else (PostState.command(entry.member),)
 
 
-def _points(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+def _check_points(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     if entry.member == "total":
         return None
     post = PostState(replies[0])
@@ -307,17 +307,17 @@ def _points(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     return None if str(expected) == entry.value else f"has {entry.value} for {entry.member}, expected {expected}"
 
 
-def _asks_sum(entry: Entry) -> Sequence[Command]:
+def _reads_sum(entry: Entry) -> Sequence[Command]:
     return (("HVALS", entry.name), ("HGET", entry.name, "total"))
 
 
-def _sum(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+def _check_sum(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     total = parse_int(replies[1])
     expected = sum(map(parse_int, replies[0])) - total
     return None if total == expected else f"total is {total}, expected {expected}"
 
 
-def _asks_comment(entry: Entry) -> Sequence[Command]:
+def _reads_comment(entry: Entry) -> Sequence[Command]:
     fields, id = entry.value, entry.parts[0]
     return (
         ("ZSCORE", k.POST_COMMENTS_RECENT(fields.get("post_id", "")), id),
@@ -325,60 +325,60 @@ def _asks_comment(entry: Entry) -> Sequence[Command]:
     )
 
 
-def _comment(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+def _check_comment(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     if replies[0] is None:
         return "is missing in its post's comments"
     return "is missing in its author's comments" if replies[1] is None else None
 
 
-def _asks_commented(entry: Entry) -> Sequence[Command]:
+def _reads_commented(entry: Entry) -> Sequence[Command]:
     return (("HGET", k.COMMENT(entry.ids[0]), "username"),)
 
 
-def _commented(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+def _check_commented(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     wrong = replies[0] is not None and replies[0] != entry.parts[0]
     return f"has {entry.member}, a comment of {replies[0]}" if wrong else None
 
 
-def _asks_leaving(entry: Entry) -> Sequence[Command]:
+def _reads_leaving(entry: Entry) -> Sequence[Command]:
     return (("ZSCORE", k.USERS_LEAVING(), entry.parts[0]),)
 
 
-def _asks_mark(entry: Entry) -> Sequence[Command]:
+def _reads_mark(entry: Entry) -> Sequence[Command]:
     return (("EXISTS", k.USER_LEAVING(entry.ids[0])),)
 
 
 INVARIANTS = Invariants(
     [
-        _listed("listed", k.EXPLORE_FEED, _explored),
-        _listed("listed", k.HASHTAG_POSTS, _tagged),
-        _listed("listed", k.USER_POSTS, _written),
-        _listed("record", k.RANKING_POSTS, _noted_for_ranking),
-        Invariant("score", k.HASHTAG_RANKED, _asks_ranked, _ranked),
-        Invariant("standing", k.POST, _asks_standing, _standing, per_key=True),
-        Invariant("author", k.POST, _asks_authored, _authored, per_key=True),
-        Invariant("tags", k.POST, _asks_tags, _tags, per_key=True),
-        Invariant("copy", k.POST, _asks_style, _style, "style <username> <post>", per_key=True, unless=_restyling),
-        Invariant("registry", k.USER, _asks_registry, _registry, per_key=True),
-        Invariant("secret", k.USER, _nothing, _no_password, per_key=True),
-        Invariant("listed", k.USERS_REGULAR, _asks_role, _in_registry("user")),
-        Invariant("listed", k.USERS_MODELS, _asks_role, _in_registry("model")),
-        Invariant("sum", k.MODELS_TOP_ENGAGEMENT, _asks_leader, _leader),
-        Invariant("points", k.USER_POINTS, _asks_points, _points, "pointed <post> <username>"),
-        Invariant("sum", k.USER_POINTS, _asks_sum, _sum, per_key=True),
-        Invariant("comment", k.COMMENT, _asks_comment, _comment, per_key=True),
-        Invariant("comment", k.USER_COMMENTS, _asks_commented, _commented),
+        _listed("listed", k.EXPLORE_FEED, _check_explored),
+        _listed("listed", k.HASHTAG_POSTS, _check_tagged),
+        _listed("listed", k.USER_POSTS, _check_written),
+        _listed("record", k.RANKING_POSTS, _check_ranking_record),
+        Invariant("score", k.HASHTAG_RANKED, _reads_ranked, _check_ranked),
+        Invariant("standing", k.POST, _reads_standing, _check_standing, per_key=True),
+        Invariant("author", k.POST, _reads_authored, _check_authored, per_key=True),
+        Invariant("tags", k.POST, _reads_tags, _check_tags, per_key=True),
+        Invariant("copy", k.POST, _reads_copy, _check_copy, "style <username> <post>", per_key=True, unless=_restyling),
+        Invariant("registry", k.USER, _reads_registry, _check_registry, per_key=True),
+        Invariant("secret", k.USER, _no_reads, _check_no_password, per_key=True),
+        Invariant("listed", k.USERS_REGULAR, _reads_role, _check_in_registry("user")),
+        Invariant("listed", k.USERS_MODELS, _reads_role, _check_in_registry("model")),
+        Invariant("sum", k.MODELS_TOP_ENGAGEMENT, _reads_leader, _check_leader),
+        Invariant("points", k.USER_POINTS, _reads_points, _check_points, "pointed <post> <username>"),
+        Invariant("sum", k.USER_POINTS, _reads_sum, _check_sum, per_key=True),
+        Invariant("comment", k.COMMENT, _reads_comment, _check_comment, per_key=True),
+        Invariant("comment", k.USER_COMMENTS, _reads_commented, _check_commented),
         Invariant(
             "leaving",
             k.USER_LEAVING,
-            _asks_leaving,
+            _reads_leaving,
             lambda entry, replies, now: None if replies[0] is not None else "is missing in `users:leaving`",
             per_key=True,
         ),
         Invariant(
             "leaving",
             k.USERS_LEAVING,
-            _asks_mark,
+            _reads_mark,
             lambda entry, replies, now: None if replies[0] else f"has {entry.member}, who is not being deleted",
         ),
     ],

@@ -247,7 +247,7 @@ class Connection:
             future.add_done_callback(lambda _: timer.cancel())
         return future
 
-    def ask(self, *command: Arg) -> asyncio.Future[Any]:
+    def send_unchecked(self, *command: Arg) -> asyncio.Future[Any]:
         """Send any command, without the check for shared connections."""
         return self.send(pack(command))
 

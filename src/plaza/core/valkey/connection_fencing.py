@@ -27,7 +27,7 @@ class ReplacementConnection(Protocol):
 
     async def ready(self) -> None: ...
 
-    def ask(self, *command: Arg) -> Awaitable[Any]: ...
+    def send_unchecked(self, *command: Arg) -> Awaitable[Any]: ...
 
 
 class FencedConnection:
@@ -58,7 +58,7 @@ class FencedConnection:
         return False
 
     async def _end(self) -> bool:
-        listed = str(await self._connection.ask("CLIENT", "LIST", "ID", self._id))
+        listed = str(await self._connection.send_unchecked("CLIENT", "LIST", "ID", self._id))
         if f"name={self._name}" in listed.split():
-            await self._connection.ask("CLIENT", "KILL", "ID", self._id)
+            await self._connection.send_unchecked("CLIENT", "KILL", "ID", self._id)
         return True

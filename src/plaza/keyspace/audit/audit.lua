@@ -18,9 +18,9 @@ command('lifetime', function(keys, args)
   return redis.call('PEXPIRE', keys[1], args[1])
 end)
 
--- audit_without: remove an invalid member, field or string.
+-- audit_remove_entry: remove an invalid member, field or string.
 -- KEYS key   ARGV member   Reply number of removed members
-command('without', function(keys, args)
+command('remove_entry', function(keys, args)
   local kind = redis.call('TYPE', keys[1])
   kind = type(kind) == 'table' and kind.ok or kind
   local remove = {set = 'SREM', zset = 'ZREM', hash = 'HDEL'}

@@ -21,8 +21,8 @@ _MEMBER_COMMANDS = {"hash": "HGET", "set": "SISMEMBER", "zset": "ZSCORE", "list"
 
 
 def as_commands(functions: Functions, reads: Sequence[Command]) -> Sequence[Command]:
-    """The reads of invariants as Valkey commands: an `ASK` is a Lua query."""
-    return [_query_command(functions, *c[1:]) if c[0] == "ASK" else c for c in reads]
+    """The reads of invariants as Valkey commands: a `QUERY` is a Lua query."""
+    return [_query_command(functions, *c[1:]) if c[0] == "QUERY" else c for c in reads]
 
 
 def _query_command(functions: Functions, query: Arg, count: Arg, *words: Arg) -> Command:

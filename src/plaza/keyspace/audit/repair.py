@@ -61,7 +61,7 @@ class Repairer:
             ttl_ms = "" if key.ttl_seconds is None else str(key.ttl_seconds * 1000)
             calls.append(("audit_lifetime", entry.name, (ttl_ms,)))
         elif name in (MEMBER, VALUE):
-            calls.append(("audit_without", entry.name, (entry.member,)))
+            calls.append(("audit_remove_entry", entry.name, (entry.member,)))
         description = [_DESCRIPTIONS[name]] if name in _DESCRIPTIONS else []
         if name != LIFETIME:
             declared = suspicion.rule.repair or key.repair

@@ -202,6 +202,6 @@ class Scanner:
         replies: list[Any] = []
         size = BATCH_COMMANDS_BUSY if self._throttle.busy else BATCH_COMMANDS
         for chunk in chunks(commands, size):
-            self._throttle.count_own(sum(COMMANDS_PER_QUERY if command[0] == "ASK" else 1 for command in chunk))
+            self._throttle.count_own(sum(COMMANDS_PER_QUERY if command[0] == "QUERY" else 1 for command in chunk))
             replies += await self._valkey.batch(as_commands(self._functions, chunk), return_errors=True)
         return replies

@@ -26,7 +26,7 @@ def _reads_nothing(entry: Entry) -> Sequence[Command]:
     return ()
 
 
-def _judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+def _check_settled(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     if not entry.value.startswith("{"):
         return None  # the operation that computed a projection last, not an entry
     try:
@@ -36,4 +36,4 @@ def _judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     return f"has not been settled for {age / 1000:.0f} s: is a worker running?" if age > MAX_AGE_MS else None
 
 
-INVARIANT = Invariant(SETTLED, core.PENDING, _reads_nothing, _judge)
+INVARIANT = Invariant(SETTLED, core.PENDING, _reads_nothing, _check_settled)
