@@ -12,18 +12,23 @@ import httpx
 import pytest
 
 from plaza.app import Plaza, route_groups, running
+from plaza.core.api_keys import Scope
 from plaza.core.http import access
 from plaza.core.http.access import Access
+from plaza.core.http.bound_route import BoundRoute
 from plaza.core.http.routes import Route
 from plaza.core.settings import Settings
 from plaza.core.tokens import Role
 from tests.http_servers import serving
 from tests.servers import Server
 from tests.timeouts import TIME_LIMIT_SECONDS
+from tests.waiting import eventually
 
 PASSWORD = "correct horse"
 USERS = {"ana": "user", "rita": "admin"}
 FORBIDDEN = {access.NOT_A_USER, access.NOT_A_KEY, access.NOT_AN_ADMIN}
+
+NEEDS_SCOPE = "This needs an API key with the scope"
 
 # The kinds of callers, each with the status it gets on a route of each access; None if it is accepted.
 CLOSED = (Access.AUTHENTICATED, Access.USER, Access.ADMIN, Access.API_KEY, Access.VIEWER)
@@ -34,6 +39,9 @@ BY_HEADER: dict[str, dict[Access, int | None]] = {
     "API key": {Access.USER: 403, Access.VIEWER: 403},
     "viewer token": {**dict.fromkeys(CLOSED, 401), Access.VIEWER: None},
 }
+# Named API keys have fewer rights than the API key: the route must declare their scope.
+SCOPED_KEYS: dict[str, Scope] = {"key to read": "read", "key to sync": "sync"}
+BY_HEADER |= dict.fromkeys(SCOPED_KEYS, BY_HEADER["API key"])
 BY_HEADER["wrong token"] = BY_HEADER["guest session"] = BY_HEADER["anonymous"]
 BY_HEADER["user session"] = BY_HEADER["admin session"] = BY_HEADER["anonymous"]
 BY_COOKIE: dict[str, dict[Access, int | None]] = {
@@ -50,6 +58,7 @@ class Callers:
     plaza: Plaza
     http: httpx.AsyncClient
     sessions: dict[str, dict[str, str]] = field(default_factory=dict)  # cookie and form token, by kind of caller
+    keys: dict[str, str] = field(default_factory=dict)  # named API keys, by kind of caller
 
     async def sign_in(self) -> None:
         """Start a session of a guest, a user and an admin."""
@@ -66,6 +75,14 @@ class Callers:
             self.sessions[kind] = {"cookie": f"plaza={self.http.cookies['plaza']}", "csrf": form[1]}
         self.http.cookies.clear()
 
+    async def create_keys(self) -> None:
+        """Create a named API key of each scope, and wait until this process knows them."""
+        api_keys = self.plaza.core.auth.api_keys
+        assert api_keys is not None
+        for kind, scope in SCOPED_KEYS.items():
+            self.keys[kind] = await api_keys.create(kind, (scope,))
+        await eventually(lambda: all(map(api_keys.find, self.keys.values())))
+
     async def headers(self, kind: str) -> dict[str, str]:
         if kind in self.sessions:
             return {"cookie": self.sessions[kind]["cookie"]}
@@ -74,6 +91,8 @@ class Callers:
             return {}
         if kind == "API key":
             return {"x-api-key": settings.secret("api_key")}
+        if kind in self.keys:
+            return {"x-api-key": self.keys[kind]}
         if kind == "viewer token":
             token = (await self.http.post("/analytics/viewer-token")).json()["token"]
         else:
@@ -94,7 +113,10 @@ class Callers:
             await answer.aread()
         finally:
             await answer.aclose()
-        return answer.status_code if answer.status_code == 401 or answer.json()["detail"] in FORBIDDEN else None
+        if answer.status_code == 401:
+            return 401
+        detail = answer.json()["detail"]
+        return 403 if detail in FORBIDDEN or detail.startswith(NEEDS_SCOPE) else None
 
 
 def path_of(route: Route) -> str:
@@ -117,6 +139,7 @@ async def callers(server: Server, tmp_path: Path) -> AsyncIterator[Callers]:
             key = await callers.headers("API key")
             (await http.patch(f"/users/{name}/role", json={"role": role}, headers=key)).raise_for_status()
         await callers.sign_in()
+        await callers.create_keys()
         yield callers
 
 
@@ -125,15 +148,18 @@ def routes() -> Iterator[Route]:
         yield from group.routes
 
 
-def expected(route: Route, kind: str, *, identifies: bool) -> int | None:
+def expected(bound: BoundRoute, kind: str) -> int | None:
     """What the declaration says: the status of the refusal, or None."""
+    route = bound.route
     if route.by_cookie:
         if kind in BY_COOKIE:
             return BY_COOKIE[kind].get(route.access)
         is_form = not route.safe  # which needs the token of a session, whatever its access
         return 401 if is_form or not route.access.is_open else None
-    if kind in ("wrong token", "viewer token") and identifies and route.access is Access.PUBLIC:
+    if kind in ("wrong token", "viewer token") and bound.identifies and route.access is Access.PUBLIC:
         return 401
+    if kind in SCOPED_KEYS and not route.access.is_open and SCOPED_KEYS[kind] != bound.scope:
+        return 403
     return BY_HEADER[kind].get(route.access)
 
 
@@ -145,7 +171,7 @@ async def test_every_route_accepts_the_callers_it_declares_and_no_others(callers
         endpoint = found_leaf[0].methods[route.method]
         for kind in BY_HEADER:
             found = await callers.refusal(route, kind)
-            declared = expected(route, kind, identifies=endpoint.identifies)
+            declared = expected(endpoint, kind)
             if found != declared:
                 wrong.append((route.method, route.template, route.access.name, kind, found, declared))
         if route.template.endswith(("logout", "sign-out")):
