@@ -72,7 +72,7 @@ ARTICLE_UP = Key(
         Formula("in the voter's `articles:<username>:voted` with 1"),
     ),
     repair="vote <article> <username>",
-    read=KeyAccess.PUBLIC,
+    read=KeyAccess.MEMBERSHIP,
     document="upvoted:123123",
 )
 ARTICLE_DOWN = Key(
@@ -87,7 +87,7 @@ ARTICLE_DOWN = Key(
         Formula("in the voter's `articles:<username>:voted` with -1"),
     ),
     repair="vote <article> <username>",
-    read=KeyAccess.PUBLIC,
+    read=KeyAccess.MEMBERSHIP,
     document="downvoted:123123",
 )
 ARTICLE_GROUPS = Key(

@@ -29,6 +29,7 @@ class KeyAccess(Enum):
     """Who may read or write a key through the HTTP proxy. The API key may read everything except `NONE`."""
 
     PUBLIC = "everyone"
+    MEMBERSHIP = "everyone for its size and their own membership, admins for all members"
     SELF = "its user"
     ADMIN = "admins"
     NONE = "none"

@@ -124,12 +124,13 @@ class Attacker:
 
 
 def forbidden() -> set[str]:
-    """The names of keys that ana may not read at all."""
+    """The names of keys that ana may not read at all. Of sets with hidden members she may read the size."""
+    closed = [key for key in families() if key.read is not KeyAccess.MEMBERSHIP]
     return {
-        name for key in families() if not is_open(key.read, "ana")
+        name for key in closed if not is_open(key.read, "ana")
         for name in names(key)
     } | {
-        key.name(Layout.PLAIN, *parts_of(key, username="bob")) for key in families() if not is_open(key.read, "bob")
+        key.name(Layout.PLAIN, *parts_of(key, username="bob")) for key in closed if not is_open(key.read, "bob")
     }  # fmt: skip
 
 

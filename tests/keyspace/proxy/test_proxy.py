@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import httpx
 
+from plaza.articles import keys as articles
 from plaza.social import keys as social
 from tests.keyspace.proxy.conftest import BANNED, POST, SECRET, ProxyClient, token
 
@@ -40,6 +41,27 @@ async def test_public_keys_are_readable_without_the_fields_for_admins(
     assert await ana.run("EXISTS", "explore:feed", f"post:{POST}", "explore:feed", "users:models") == 3
     assert await ana.run("MGET", "article:", "inv:7") == [None, None]
     assert await ana.run("HLEN", "explore:feed") == "WRONGTYPE Operation against a key holding the wrong kind of value"
+
+
+async def test_voters_are_named_to_admins_only(
+    ana: ProxyClient, api_key_client: ProxyClient, http: httpx.AsyncClient, redis_client: Any
+) -> None:
+    await redis_client.sadd(articles.ARTICLE_UP(7), "user:ana", "user:bob")
+    for read in (
+        ["SMEMBERS"],
+        ["SSCAN", 0],
+        ["SISMEMBER", "user:bob"],
+        ["SMISMEMBER", "user:ana", "user:bob"],
+        ["SISMEMBER", "user:me"],
+    ):
+        refused = await ana.run(read[0], "upvoted:7", *read[1:])
+        assert str(refused).startswith("ERR not allowed"), read
+    assert await ana.run("SCARD", "upvoted:7") == 2
+    assert await ana.run("EXISTS", "upvoted:7", "downvoted:7") == 1
+    assert await ana.run("SISMEMBER", "upvoted:7", "user:ana") == 1
+    assert await ana.run("SMISMEMBER", "downvoted:7", "user:ana") == [0]
+    for trusted in (api_key_client, ProxyClient(http, token("root", "admin"))):
+        assert sorted(await trusted.run("SMEMBERS", "upvoted:7")) == ["user:ana", "user:bob"]
 
 
 ON_BANNED: Final = BANNED.replace("2", "4")

@@ -27,6 +27,9 @@ from plaza.keyspace.proxy.commands import MAX_ARGUMENT_CHARACTERS, ParsedCommand
 OWNER_PART: Final = "username"
 # The commands allowed on another user's profile: they name each field, so each field can be checked.
 FIELD_READS: Final = frozenset({"HGET", "HMGET"})
+# The commands allowed on a set whose members are not public: they return no member, or name each member.
+SIZE_READS: Final = frozenset({"SCARD", "EXISTS", "TYPE", "TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME"})
+MEMBERSHIP_READS: Final = frozenset({"SISMEMBER", "SMISMEMBER"})
 MAX_FIELD_NAME_CHARACTERS: Final = 64
 # A declared field of at most this length is a single line.
 MAX_LINE_CHARACTERS: Final = 200
@@ -60,13 +63,14 @@ class TargetKey:
     parts: tuple[str, ...]
     is_own: bool
     caller: CallerKind
+    caller_name: str | None = None
 
     def name(self, layout: Layout) -> str:
         return self.key.name(layout, *self.parts)
 
     def allows(self, access: KeyAccess) -> bool:
         """Whether the caller has this access."""
-        if access is KeyAccess.PUBLIC:
+        if access is KeyAccess.PUBLIC or access is KeyAccess.MEMBERSHIP:
             return True
         if access is KeyAccess.SELF:
             return self.is_own or self.caller is CallerKind.SERVER
@@ -97,6 +101,8 @@ class TargetKey:
         if not self.allows(key.read):
             raise Refused(f"ERR not allowed: {key.pattern} is for {key.read.value}")
         self._check_type(command)
+        if key.read is KeyAccess.MEMBERSHIP and self.caller < CallerKind.ADMIN:
+            self._check_membership(command)
         if not key.fields or key.type != "hash":
             return
         if self.has_private_fields and command.spec.name not in FIELD_READS:
@@ -104,6 +110,14 @@ class TargetKey:
         for field in command.fields:
             if not self.can_read_field(field):
                 raise Refused(f"ERR not allowed: the field '{field[:MAX_FIELD_NAME_CHARACTERS]}' is not public")
+
+    def _check_membership(self, command: ParsedCommand) -> None:
+        """Refuse a user's read of a set that would show who else is in it."""
+        own = self.key.element_regex.replace(f"<{OWNER_PART}>", self.caller_name or "")
+        members = command.by_kind.get("member", [])
+        asks_for_own = command.spec.name in MEMBERSHIP_READS and all(member == own for member in members)
+        if command.spec.name not in SIZE_READS and not asks_for_own:
+            raise Refused(f"ERR not allowed: of {self.key.pattern} only SCARD, and SISMEMBER of {own}")
 
     def check_write(self, command: ParsedCommand) -> None:
         """Refuse a write that the declaration does not allow."""
@@ -170,7 +184,7 @@ class AccessRules:
                     raise Refused("ERR the API key has no user: name one instead of me or AUTH")
                 parts = (*parts[:index], caller.name, *parts[index + 1 :])
             is_own = parts[index] == caller.name
-        return TargetKey(key, parts, is_own, caller.kind)
+        return TargetKey(key, parts, is_own, caller.kind, caller.name)
 
     def hiding_hash(self, target: TargetKey) -> tuple[TargetKey, str] | None:
         """The hash of the same owner, and the field in it, that hide the key from this caller if the field exists."""
