@@ -45,13 +45,22 @@ class RevisionServer:
         """The CPU time of the service and of its Valkey so far."""
         service = valkey = 0.0
         for process in [self.process, *self.process.children(recursive=True)]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                times = process.cpu_times()
+            with contextlib.suppress(psutil.NoSuchProcess, OSError):
+                seconds = _cpu_seconds(process)
                 if "valkey" in process.name():
-                    valkey += times.user + times.system
+                    valkey += seconds
                 else:
-                    service += times.user + times.system
+                    service += seconds
         return service, valkey
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    """The CPU time of a process in nanoseconds' precision: Linux's other counter has steps of 10 ms."""
+    if sys.platform != "linux":
+        times = process.cpu_times()
+        return float(times.user + times.system)
+    clock_of_process = (~process.pid << 3) | 2  # as clock_getcpuclockid(3) computes it
+    return time.clock_gettime(clock_of_process)
 
 
 @contextlib.contextmanager
