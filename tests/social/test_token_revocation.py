@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -9,7 +10,7 @@ import pytest
 
 from plaza.core.auth import API, Actor
 from plaza.core.errors import Forbidden
-from plaza.social.keys import USER
+from plaza.social.keys import AUTH_USER, USER
 from plaza.social.model import Registration, SignedIn
 from tests.social.conftest import ADMIN, Social
 
@@ -55,6 +56,28 @@ async def test_a_role_change_needs_the_stored_role_of_an_admin(social: Social, h
     for admin in (Actor("bob", "admin"), ADMIN, API):  # ADMIN has no profile, so the role of the token counts
         assert (await social.users.set_role(admin, "ana", "model")).role == "model"
         await social.users.set_role(admin, "ana", "user")
+
+
+async def test_a_suspended_admin_cannot_end_the_suspension(social: Social, http: httpx.AsyncClient) -> None:
+    await social.create_user("ana", "admin")
+    await social.users.suspend(API, "ana", on=True)
+    social.clock.advance(seconds=1)
+    issued_later = social.token(Actor("ana", "admin"))  # by another service
+    for refused in (
+        await http.delete("/users/ana/suspension", headers=issued_later),
+        await http.patch("/users/ana/role", json={"role": "admin"}, headers=issued_later),
+    ):
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert await social.valkey.call("HEXISTS", AUTH_USER("ana"), "suspended_at") == 1
+
+
+async def test_a_demotion_wins_against_the_admins_own_simultaneous_requests(social: Social) -> None:
+    await social.create_user("ana", "admin")
+    ana = Actor("ana", "admin")
+    demotion = social.users.set_role(API, "ana", "user")
+    own = [social.users.set_role(ana, "ana", "admin") for _ in range(20)]
+    await asyncio.gather(*own[:10], demotion, *own[10:], return_exceptions=True)
+    assert await social.valkey.call("HGET", USER("ana"), "role") == "user"
 
 
 async def test_a_role_change_ends_tokens_but_setting_the_same_role_does_not(

@@ -110,22 +110,30 @@ class Users:
         """
         await self._require_stored_admin(actor)
         at = self.auth.issue_time_ms(name)
-        changed, profile = await self.functions.run("social_change_role", [USER(name)], name, role, at)
+        by_self = int(actor.name == name)
+        changed, profile = await self.functions.run("social_change_role", [USER(name)], name, role, at, by_self)
         if changed:
             await self.auth.revoke_access_tokens(name, at)
             await self._update_newest_posts(name)
         return user_from_hash(pairs_to_dict(profile), name)
 
     async def _require_stored_admin(self, actor: Actor) -> None:
-        """Raise `Forbidden` if the actor has a profile with another role. Without a profile the token counts."""
+        """Raise `Forbidden` if the actor's profile has another role or is suspended. One round trip.
+
+        Without a profile the token counts: another issuer's admins need no account here.
+        """
         if actor.via_key:
             return
-        role = await self.functions.valkey.call("HGET", USER(actor.name), "role")
-        if role is not None and role != "admin":
-            raise Forbidden("This needs the role admin; your role was changed. Sign in again.")
+        role, suspended, *_ = await self.functions.query("social_actor", [USER(actor.name), AUTH_USER(actor.name)])
+        if suspended is not None or role not in (None, "admin"):
+            raise Forbidden("This needs the role admin; yours was changed. Sign in again.")
 
     async def suspend(self, actor: Actor, name: str, *, on: bool) -> User:
-        """Suspend an account, which revokes its tokens, or end a suspension. Two round trips."""
+        """Suspend an account, which revokes its tokens, or end a suspension. Three round trips.
+
+        The actor's stored role counts, as for `set_role`.
+        """
+        await self._require_stored_admin(actor)
         by, at = actor.name if on else "", self.auth.issue_time_ms(name)
         reply = await self.functions.run("social_suspend", [USER(name), AUTH_USER(name)], name, by, at)
         if on:

@@ -259,10 +259,12 @@ command('sync_user', function(keys, args)
 end)
 
 -- change_role: set a role, and end the access tokens that carry the old one.
--- KEYS user   ARGV name, role, now   Reply {changed, the profile}
+-- KEYS user   ARGV name, role, now, 1 if the user changes the own role   Reply {changed, the profile}
 command('change_role', function(keys, args)
   local user, name = keys[1], args[1]
   if not exists(user) then fail('no_profile', 'No user has this name.') end
+  -- Checked again in this step: another admin may have changed the role since the service checked it.
+  if args[4] == '1' and role_of(user) ~= 'admin' then fail('forbidden', 'This needs the role admin; yours was changed.') end
   local changed = change_profile(user, name, {role = args[2]})
   if changed then
     project('registries', name)
