@@ -12,6 +12,8 @@ from typing import Any
 import jwt
 import pytest
 import redis
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from plaza.core.auth import USER, Auth
 from plaza.core.clock import ManualClock
@@ -28,12 +30,15 @@ SECRET = "a secret of at least thirty-two bytes"
 
 
 @contextlib.asynccontextmanager
-async def process(place: Server | Cluster, folder: Path, clock: ManualClock, **options: Any) -> AsyncIterator[Auth]:
+async def process(
+    place: Server | Cluster, folder: Path, clock: ManualClock, *, public_key: Path | None = None, **options: Any
+) -> AsyncIterator[Auth]:
     """One process: a connection and a mirror of its own."""
     valkey = await connect_with_retries(place.url)
     revocations = Revocations(valkey, clock=clock, **options)
     await revocations.start()
-    yield Auth(Settings(data_dir=folder, jwt_secret=SECRET, api_key="k"), revocations, clock=clock)
+    settings = Settings(data_dir=folder, jwt_secret=SECRET, api_key="k", jwt_public_key=public_key)
+    yield Auth(settings, revocations, clock=clock)
     await revocations.close()
     await valkey.close()
 
@@ -273,3 +278,23 @@ async def test_without_valkey_a_revocation_is_503_and_the_list_in_memory_stays(
             assert auth.revocations.revoked_ms("ana") != NOT_REVOKED
             server.start()  # empty: this one keeps nothing
             await until(lambda: auth.revocations.revoked_ms("ana") == NOT_REVOKED)
+
+
+async def test_tokens_of_another_issuer_are_revoked_too(
+    place: Server | Cluster, tmp_path: Path, clock: ManualClock
+) -> None:
+    issuer = ec.generate_private_key(ec.SECP256R1())
+    public = tmp_path / "issuer.pem"
+    public.write_bytes(issuer.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    now = int(clock.now_s())
+
+    def issued(at: int) -> str:
+        claims = {"username": "ana", "role": "admin", "iat": at, "exp": at + 900}
+        return jwt.encode(claims, issuer, algorithm="ES256")
+
+    async with process(place, tmp_path, clock, public_key=public) as auth:
+        before = issued(now)
+        assert accepts(auth, before)
+        await auth.revoke_access_tokens("ana", auth.issue_time_ms("ana"))
+        assert not accepts(auth, before)
+        assert accepts(auth, issued(now + 1))
