@@ -35,14 +35,12 @@ USERS = [user(name) for name in ("ana", "ben", "cleo")]
 users = st.sampled_from(USERS)
 
 
-class ChallengesMachine(RuleBasedStateMachine):
+class ChallengesHistory(RuleBasedStateMachine):
     """One history. The servers are shared by all histories and emptied before each."""
 
     runner: asyncio.Runner
     services: ChallengeServices
     redis_client: Any
-    challenges = Bundle("challenges")
-    posts = Bundle("posts")
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,6 +53,18 @@ class ChallengesMachine(RuleBasedStateMachine):
         """Run an operation; an expected error changes nothing."""
         with suppress(PlazaError):
             return self.run(work)
+
+    def teardown(self) -> None:
+        for rebuild_all in (False, True):
+            self.run(self.services.daily_job.run(rebuild_all=rebuild_all))
+            self.run(assert_matches_tables(self.services, self.redis_client))
+
+
+class ChallengesMachine(ChallengesHistory):
+    """What users do in challenges, what another program deletes, and the daily job."""
+
+    challenges = Bundle("challenges")
+    posts = Bundle("posts")
 
     @initialize(target=challenges)
     def begin(self) -> Any:
@@ -110,11 +120,6 @@ class ChallengesMachine(RuleBasedStateMachine):
     def run_daily_job(self) -> None:
         self.run(self.services.daily_job.run())
         self.run(assert_matches_tables(self.services, self.redis_client))
-
-    def teardown(self) -> None:
-        for rebuild_all in (False, True):
-            self.run(self.services.daily_job.run(rebuild_all=rebuild_all))
-            self.run(assert_matches_tables(self.services, self.redis_client))
 
 
 async def empty(services: ChallengeServices, redis_client: Any) -> None:

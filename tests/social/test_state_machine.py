@@ -65,10 +65,10 @@ class Model:
         return post if post is not None and not on and user in getattr(post, kind) else self.visible_post(user, id)
 
 
-class Machine(RuleBasedStateMachine):
+class SocialHistory(RuleBasedStateMachine):
+    """One history, on a server or a cluster that is emptied before it."""
+
     place: Server | Cluster
-    posts = Bundle("posts")
-    comments = Bundle("comments")
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,6 +123,13 @@ class Machine(RuleBasedStateMachine):
             return None
         assert allowed
         return done
+
+
+class PostRules(SocialHistory):
+    """What users do with posts."""
+
+    posts = Bundle("posts")
+    comments = Bundle("comments")
 
     @initialize(target=posts, user=names, tags=tags)
     def first_post(self, user: str, tags: list[str]) -> str:
@@ -200,6 +207,10 @@ class Machine(RuleBasedStateMachine):
         self.attempt(self.social.posts.delete(Actor(user, "user"), id), allowed)
         if allowed:
             del self.model.posts[id]
+
+
+class SocialMachine(PostRules):
+    """What users do with posts and with each other, while time passes."""
 
     @rule(user=names, other=names, on=st.booleans())
     def follow(self, user: str, other: str, on: bool) -> None:
@@ -280,7 +291,7 @@ def model_from_keys(keyspace: Keyspace) -> Model:
 def test_the_keys_equal_those_of_a_simple_model(place: Server | Cluster) -> None:
     """Runs on one server and on a cluster."""
 
-    class PlacedMachine(Machine):
+    class PlacedMachine(SocialMachine):
         pass
 
     PlacedMachine.place = place
