@@ -1,7 +1,7 @@
-"""The SQL tables of `live`: viewing sessions, five-minute records, totals. No address is ever in them.
+"""Writes and reads the history of audiences in SQL: viewing sessions, five-minute records, totals.
 
-Every row has its own key and absolute values, so writing it twice changes nothing. A worker may die between SQL and
-Valkey at any time; the next one repeats the same writes.
+Writing a row twice changes nothing. A worker may die between SQL and Valkey at any time; the next one repeats the same
+writes.
 
 The totals of an audience have one row per *life* of its raw keys (`born_at`). An event that comes back after a purge
 starts counting at zero, and its figures are those of all its lives together.
@@ -14,57 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from msgspec import DecodeError, json
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Select,
-    String,
-    Table,
-    Text,
-    and_,
-    case,
-    delete,
-    distinct,
-    func,
-    literal,
-    select,
-    tuple_,
-)
+from sqlalchemy import Column, Select, and_, case, delete, distinct, func, literal, select, tuple_
 
-from plaza.core.sql import Sql, metadata
+from plaza.core.sql import Sql
 from plaza.core.username_locks import take_shared_lock, wait_for_shared_locks
 from plaza.live.model import AudienceStatistics
-
-METADATA = metadata()
-VIEWINGS = Table(
-    "live_viewings",
-    METADATA,
-    Column("event", String(128), primary_key=True),
-    Column("session", String(128), primary_key=True),  # empty outside any session
-    Column("location", String(128), primary_key=True),
-    Column("viewer", String(128), primary_key=True, index=True),
-    Column("started_at", BigInteger, primary_key=True),
-    Column("ended_at", BigInteger, nullable=False),
-)
-RECORDS = Table(
-    "live_records",
-    METADATA,
-    Column("event", String(128), primary_key=True),
-    Column("session", String(128), primary_key=True),  # empty for the event
-    Column("at", BigInteger, primary_key=True),
-    Column("record", Text, nullable=False),
-)
-TOTALS = Table(
-    "live_totals",
-    METADATA,
-    Column("event", String(128), primary_key=True),
-    Column("session", String(128), primary_key=True),
-    Column("born_at", BigInteger, primary_key=True),
-    Column("peak", BigInteger, nullable=False),
-    Column("peak_at", BigInteger, nullable=False),
-    Column("logins", BigInteger, nullable=False),
-    Column("attended", BigInteger, nullable=False),
-)
+from plaza.live.tables import RECORDS, TOTALS, VIEWINGS
 
 # Rows per query, and names in one IN (…).
 PAGE_SIZE = 1_000
