@@ -7,6 +7,7 @@ import io
 import json
 import re
 import shlex
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,16 @@ def environment(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     use_layout(Layout.PLAIN)
 
 
+def logged_commands() -> list[str]:
+    """The commands in the security log, each with the operator and a good end."""
+    with sqlite3.connect(Path("var/plaza.sqlite")) as database:
+        rows = database.execute(
+            "SELECT action, actor, result FROM accounts_security_log WHERE kind = 'admin'"
+        ).fetchall()
+    assert {(actor.split(":")[0], result) for _, actor, result in rows} <= {("@cli", "done")}
+    return [action for action, _, _ in rows]
+
+
 def test_examples_work(
     environment: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -66,6 +77,22 @@ def test_examples_work(
     assert "Rebuilt: clg, post, reaction, tracking." in run("challenges rebuild")
     assert "No findings." in run("audit")
     assert "all measured" in run("keys")
+    assert run("api-keys create").startswith("plaza_")
+    assert "billing" in run("api-keys list")
+    assert "revoked" in run("api-keys revoke")
+    assert logged_commands() == [
+        "plaza import",
+        "plaza import",
+        "plaza users role",
+        "plaza users password",
+        "plaza token",
+        "plaza users rename",
+        "plaza challenges roll",
+        "plaza challenges rebuild",
+        "plaza audit",
+        "plaza api-keys create",
+        "plaza api-keys revoke",
+    ]
     with environment.redis_client() as redis_client:
         assert redis_client.hget("user:anna", "role") == "admin"
         assert redis_client.hget("rs_param", "distinct_category") == "5"

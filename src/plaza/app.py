@@ -134,7 +134,7 @@ def _services(
     services: dict[type, Any] = {type(service): service for part in parts for service in part.services}
     services[System] = System(core.valkey, core.sql, draining)
     services[WrongTypeReporter] = WrongTypeReporter(core.valkey, catalogues(domains))
-    services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains))
+    services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains), services.get(SqlSecurityLog))
     services[Audits] = Audits(_auditor(core, domains, parts))
     services[KeyBrowser] = KeyBrowser(core.valkey, catalogues(domains))
     return services

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -10,7 +12,8 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from plaza.accounts.security_log import KEPT_DAYS, SqlSecurityLog
+from plaza.accounts import security_log
+from plaza.accounts.security_log import CSV_COLUMNS, KEPT_DAYS, SqlSecurityLog
 from plaza.app import Plaza, running
 from plaza.core.clock import ManualClock
 from plaza.core.security_log import LogEntry
@@ -47,7 +50,8 @@ async def test_an_admin_action_is_recorded_with_its_result(ana: Account, admin: 
     assert response.status_code == 404
     last, first = await entries(admin, action="PATCH /users/{username}/role")
     assert (first["actor"], first["subject"], first["result"]) == ("root", "ana", "200")
-    assert first["address"] == "127.0.0.1"
+    assert (first["kind"], first["detail"]) == ("admin", "role=model")
+    assert first["address"] == "127.0.0.0"
     assert (last["subject"], last["result"]) == ("nemo", "404")
     assert last["request_id"] == response.headers["x-request-id"]
 
@@ -84,6 +88,33 @@ async def test_sign_ins_are_recorded_without_secrets(
     assert "horse" not in str(found)
 
 
+async def test_what_users_do_to_their_accounts_is_recorded(
+    ana: Account, admin: httpx.AsyncClient, http: httpx.AsyncClient
+) -> None:
+    own = {"authorization": f"Bearer {ana.token}"}
+    assert (await http.get("/users/me/export", headers=own)).status_code == 200
+    await ana.send("/auth/password", 403, old="wrong horse battery", new="new horse battery")
+    await ana.send("/auth/password", old=PASSWORD, new="new horse battery")
+    found = [(entry["action"], entry["result"]) for entry in await entries(admin, actor="ana", kind="account")]
+    assert found == [
+        ("password_changed", "done"),
+        ("password_changed", "wrong_password"),
+        ("data_exported", "done"),
+        ("register", "done"),
+    ]
+    assert "horse" not in str(await entries(admin))
+
+
+async def test_a_deleted_account_leaves_its_deletion_without_its_name(
+    ana: Account, admin: httpx.AsyncClient, http: httpx.AsyncClient
+) -> None:
+    own = {"authorization": f"Bearer {ana.token}"}
+    response = await http.request("DELETE", "/users/me", json={"password": PASSWORD}, headers=own)
+    assert response.status_code == 200
+    assert [entry["actor"] for entry in await entries(admin, action="account_deleted")] == ["@deleted"]
+    assert "ana" not in str(await entries(admin))
+
+
 async def test_pages_of_the_log_neither_repeat_nor_skip(admin: httpx.AsyncClient, plaza: Plaza) -> None:
     log = plaza.get(SqlSecurityLog)
     for number in range(7):
@@ -94,6 +125,45 @@ async def test_pages_of_the_log_neither_repeat_nor_skip(admin: httpx.AsyncClient
     second = (await admin.get("/admin/log", params={"action": "test", "limit": 5, "cursor": cursor})).json()
     subjects = [entry["subject"] for page in (first, second) for entry in page["actions"]]
     assert subjects == [f"subject {number}" for number in reversed(range(7))]
+
+
+async def test_filters_and_search_find_entries(admin: httpx.AsyncClient, plaza: Plaza) -> None:
+    log = plaza.get(SqlSecurityLog)
+    await log.record(LogEntry("ana", "sign_in", "ana", "203.0.113.9", "wrong_password"))
+    await log.record(LogEntry("root", "PATCH /users/{username}/role", "ben", result="200", kind="admin"))
+    await log.record(LogEntry("ben", "100%_done", "ben", detail="50% \\ off", result="done"))
+
+    async def found(**query: Any) -> list[str]:
+        return [entry["actor"] for entry in await entries(admin, **query)]
+
+    assert await found(kind="admin") == ["root"]
+    assert await found(kind="account") == ["ben", "ana"]
+    assert await found(subject="ben") == ["ben", "root"]
+    assert await found(result="wrong_password") == ["ana"]
+    assert await found(q="SIGN") == ["ana"], "whatever the case"
+    assert await found(q="203.0.113") == ["ana"]
+    assert await found(q="%_d") == ["ben"], "wildcards are ordinary characters"
+    assert await found(q="50% \\ o") == ["ben"]
+    assert await found(q="_ole") == []
+    assert await found(q="be", kind="admin") == ["root"]
+    is_problem(await admin.get("/admin/log", params={"kind": "other"}), 422, "invalid")
+
+
+async def test_the_log_is_exported_whole_and_safe_for_spreadsheets(
+    admin: httpx.AsyncClient, plaza: Plaza, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(security_log, "EXPORT_BATCH", 3)
+    log = plaza.get(SqlSecurityLog)
+    for number in range(7):
+        await log.record(LogEntry("@api:sync", "test", f"=1+{number}", kind="admin"))
+    await log.record(LogEntry("ana", "sign_in"))
+    response = await admin.get("/admin/log.csv", params={"kind": "admin", "limit": 2})
+    assert response.headers["content-type"] == "text/csv; charset=utf-8"
+    assert "attachment" in response.headers["content-disposition"]
+    header, *rows = csv.reader(io.StringIO(response.text))
+    assert tuple(header) == CSV_COLUMNS
+    assert [row[4] for row in rows] == [f"'=1+{number}" for number in reversed(range(7))]
+    assert {row[2] for row in rows} == {"'@api:sync"}
 
 
 async def test_only_admins_read_the_log(ana: Account, http: httpx.AsyncClient) -> None:

@@ -15,7 +15,7 @@ from plaza.core.clock import ManualClock
 from plaza.core.errors import SettingError
 from plaza.core.valkey import Valkey
 from plaza.live.address_salts import AddressSalts
-from plaza.live.geo import GeoIp, GeoLocator, truncate
+from plaza.live.geo import GeoIp, GeoLocator
 from plaza.live.keys import LIVE_SALT
 from tests.servers import running_server
 from tests.timeouts import connect_for_test
@@ -69,12 +69,6 @@ def test_a_file_that_is_missing_or_no_database_is_refused_at_start(tmp_path: Pat
     for path in (csv, tmp_path / "none.mmdb", tmp_path):
         with pytest.raises(SettingError, match="PLAZA_GEOIP"):
             GeoIp.open(path)
-
-
-def test_truncating_keeps_the_network() -> None:
-    assert truncate("203.0.113.77") == "203.0.113.0"
-    assert truncate("2001:db8:aa:bb::1") == "2001:db8:aa::"
-    assert truncate("local") == "local"
 
 
 def test_a_country_header_counts_from_a_proxy_and_only_if_it_is_a_country(

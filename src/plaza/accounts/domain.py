@@ -16,23 +16,25 @@ from plaza.core.encryption import Encryption
 from plaza.core.errors import SettingError
 from plaza.core.events import Events
 from plaza.core.mail import open_mailer
+from plaza.core.security_log import AccountLog
 from plaza.core.settings import Settings
 
 
 def build(core: Core) -> Parts:
     """Build second factors, which signing in needs. What needs passwords and sessions is built last."""
     second_factors = SecondFactors(core.functions, Encryption(core.settings.secret("data_key")), core.clock)
-    log = SqlSecurityLog(core.sql, core.clock)
+    log = SqlSecurityLog(core.sql, core.clock, core.settings.account_address)
+    account_log = AccountLog(log)
     return Parts(
-        [second_factors, log],
+        [second_factors, log, account_log],
         Provided(second_factor=second_factors, security_log=log),
         timers=jobs.timers(log),
         personal_data=AccountsPersonalData(core.valkey, log),
-        build_last=lambda provided: _build_last(core, second_factors, log, provided),
+        build_last=lambda provided: _build_last(core, second_factors, account_log, provided),
     )
 
 
-def _build_last(core: Core, second_factors: SecondFactors, log: SqlSecurityLog, provided: Provided) -> Parts:
+def _build_last(core: Core, second_factors: SecondFactors, log: AccountLog, provided: Provided) -> Parts:
     if provided.passwords is None:
         return Parts([])  # without the domain that stores passwords there is nothing to reset
     settings, events = core.settings, Events(core.functions)

@@ -20,7 +20,7 @@ from plaza.core.domain import CredentialStore, SignOut
 from plaza.core.events import Event, Events
 from plaza.core.mail import Mail, Mailer
 from plaza.core.rate_limits import Limiter
-from plaza.core.security_log import LogEntry, SecurityLog
+from plaza.core.security_log import AccountLog
 from plaza.core.valkey import Valkey
 
 STREAM: Final = "mail"
@@ -44,7 +44,7 @@ class Emails:
         auth: Auth,
         limiter: Limiter,
         clock: Clock,
-        log: SecurityLog,
+        log: AccountLog,
     ) -> None:
         self._valkey = valkey
         self._events = events
@@ -60,6 +60,7 @@ class Emails:
         address = normalize_address(email)
         await self._limiter.take("mail", actor.name, client)
         await self._credentials.set_email(actor.name, address)
+        await self._log.record(actor.name, "email_changed", client)
         await self._events.emit(STREAM, purpose="verify", username=actor.name, address=address)
 
     async def request_reset(self, email: str, client: str | None) -> None:
@@ -68,7 +69,7 @@ class Emails:
         await self._limiter.take("mail", digest(address), client)
         await self._events.emit(STREAM, purpose="reset", address=address)
 
-    async def verify(self, token: str) -> OneTimeLink:
+    async def verify(self, token: str, client: str | None) -> OneTimeLink:
         """Confirm the address of a link. Raises `EmailChanged` if the profile has another address by now."""
         link = await self._take_link(token, "verify")
         if await self._email_of(link.username) != link.address:
@@ -77,6 +78,7 @@ class Emails:
         await self._valkey.call("SADD", ADDRESS_USERS(digest(link.address)), link.username)
         fields = ("address", link.address, "verified_at", self._clock.now_ms())
         await self._valkey.call("HSET", ACCOUNT_EMAIL(link.username), *fields)
+        await self._log.record(link.username, "email_verified", client)
         return link
 
     async def reset(self, token: str, password: str, client: str | None) -> OneTimeLink:
@@ -86,7 +88,7 @@ class Emails:
         if self._sessions is not None:
             await self._sessions.sign_out(link.username)
         await self._auth.revoke_tokens(link.username)
-        await self._log.record(LogEntry(link.username, "password_reset", link.username, client or "", "done"))
+        await self._log.record(link.username, "password_reset", client)
         return link
 
     async def is_verified(self, username: str) -> bool:

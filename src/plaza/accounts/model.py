@@ -10,7 +10,9 @@ import msgspec
 from msgspec import Meta
 
 from plaza.core.errors import BadRequest, Conflict, Forbidden, Invalid
+from plaza.core.number_parsing import MAX_TIME_MS
 from plaza.core.paging import Page, Pagination
+from plaza.core.security_log import LogKind
 
 # RFC 5321 allows 254 characters. Anything stricter than "one @, no spaces" refuses real addresses; the mail decides.
 _ADDRESS: Final = re.compile(r"[^@\s\x00-\x1f\x7f]{1,64}@[^@\s\x00-\x1f\x7f]{1,189}")
@@ -19,6 +21,7 @@ Purpose = Literal["verify", "reset"]
 EmailAddress = Annotated[str, Meta(min_length=3, max_length=254, description="An e-mail address.")]
 LinkToken = Annotated[str, Meta(min_length=20, max_length=100, description="The token of a one-time link.")]
 OneTimeCode = Annotated[str, Meta(min_length=6, max_length=40, description="A code, or a recovery code.")]
+LogText = Annotated[str, Meta(max_length=300)]
 Password = Annotated[str, Meta(min_length=8, max_length=256)]
 
 
@@ -100,23 +103,35 @@ class MfaStatus(msgspec.Struct):
 
 
 class LogQuery(Page, frozen=True):
-    """The query of the security log. Texts match exactly."""
+    """The query of the security log. `q` is found anywhere in an entry, whatever its case; the others match exactly."""
 
-    actor: str | None = None
-    action: str | None = None
-    subject: str | None = None
-    since: Annotated[int, Meta(ge=0, description="Unix milliseconds; from this moment on.")] | None = None
-    until: Annotated[int, Meta(ge=0, description="Unix milliseconds; before this moment.")] | None = None
+    kind: LogKind | None = None
+    actor: LogText | None = None
+    action: LogText | None = None
+    subject: LogText | None = None
+    result: LogText | None = None
+    q: LogText | None = None
+    since: Annotated[int, Meta(ge=0, le=MAX_TIME_MS, description="Unix milliseconds; from this moment on.")] | None = (
+        None
+    )
+    until: Annotated[int, Meta(ge=0, le=MAX_TIME_MS, description="Unix milliseconds; before this moment.")] | None = (
+        None
+    )
 
 
 class LoggedAction(msgspec.Struct, frozen=True):
-    """An action. `result` is an HTTP status, or `started` if its outcome is unknown. Times are Unix milliseconds."""
+    """An action. `kind` is `admin` for what an admin, an API key or a command did, `account` for what users did to
+    their accounts. `result` is an HTTP status or a word; `started` if the outcome is unknown. Times are Unix
+    milliseconds.
+    """
 
     id: int
     at: int
+    kind: str
     actor: str
     action: str
     subject: str
+    detail: str
     address: str
     result: str
     request_id: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 from plaza.accounts.email_links import Emails
 from plaza.accounts.model import (
     EmailVerified,
@@ -23,11 +25,13 @@ from plaza.accounts.model import (
 from plaza.accounts.second_factor import SecondFactors
 from plaza.accounts.security_log import SqlSecurityLog
 from plaza.accounts.sign_in_proof import SignInProof
+from plaza.core import csv_text
 from plaza.core.auth import Actor
 from plaza.core.http.access import ADMIN, PUBLIC, USER
 from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
-from plaza.core.security_log import LogEntry
+from plaza.core.security_log import AccountLog
 
 route = Routes("accounts")
 
@@ -40,9 +44,9 @@ async def set_email(actor: Actor, body: NewEmail, request: Request, emails: Emai
 
 
 @route.post("/auth/email/verify", access=PUBLIC)
-async def verify_email(body: VerifyEmail, emails: Emails) -> EmailVerified:
+async def verify_email(body: VerifyEmail, request: Request, emails: Emails) -> EmailVerified:
     """Verify an e-mail address by the token of its link."""
-    link = await emails.verify(body.token)
+    link = await emails.verify(body.token, request.address)
     return EmailVerified(link.username, link.address)
 
 
@@ -76,11 +80,11 @@ async def enrol_totp(
 
 @route.post("/auth/mfa/totp/confirm", access=USER)
 async def confirm_totp(
-    actor: Actor, body: TotpCode, request: Request, second_factors: SecondFactors, log: SqlSecurityLog
+    actor: Actor, body: TotpCode, request: Request, second_factors: SecondFactors, log: AccountLog
 ) -> RecoveryCodes:
     """Turn one-time codes on. The recovery codes are shown this once."""
     codes = await second_factors.confirm(actor, body.code)
-    await log.record(LogEntry(actor.name, "second_factor_enabled", actor.name, request.address or "", "done"))
+    await log.record(actor.name, "second_factor_enabled", request.address)
     return RecoveryCodes(codes)
 
 
@@ -91,17 +95,29 @@ async def remove_totp(
     request: Request,
     proof: SignInProof,
     second_factors: SecondFactors,
-    log: SqlSecurityLog,
+    log: AccountLog,
 ) -> MfaStatus:
     """Turn one-time codes off, with the password and a code."""
     await proof.require_password(actor, body.password, request.address)
     await proof.require_code(actor, body.code)
     await second_factors.disable(actor.name)
-    await log.record(LogEntry(actor.name, "second_factor_removed", actor.name, request.address or "", "done"))
+    await log.record(actor.name, "second_factor_removed", request.address)
     return await second_factors.status(actor.name)
 
 
-@route.get("/admin/log", access=ADMIN)
+@route.get("/admin/log", access=ADMIN, limit_first=True)
 async def list_security_log(query: LogQuery, log: SqlSecurityLog) -> LogPage:
     """List admin and security actions, latest first."""
     return await log.search(query)
+
+
+@route.get("/admin/log.csv", access=ADMIN, media_type=csv_text.MEDIA_TYPE, limit_first=True)
+async def export_log(query: LogQuery, log: SqlSecurityLog) -> Response[str]:
+    """Download all admin and security actions that match, latest first. `limit` and `cursor` are ignored."""
+    return log_download(log, query)
+
+
+def log_download(log: SqlSecurityLog, query: LogQuery) -> Response[str]:
+    """Return the log as a CSV file, sent as it is read."""
+    chunks: AsyncIterator[str] = log.csv_chunks(query)
+    return Response(chunks, headers=[("content-disposition", 'attachment; filename="security-log.csv"')])

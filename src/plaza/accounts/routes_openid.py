@@ -11,12 +11,11 @@ from typing import Final
 from plaza.accounts.keys import STATE_SECONDS
 from plaza.accounts.openid import OpenIdSignIn
 from plaza.accounts.openid_client import SignInRefused
-from plaza.accounts.security_log import SqlSecurityLog
 from plaza.core.http.access import PUBLIC
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
-from plaza.core.security_log import LogEntry
+from plaza.core.security_log import AccountLog
 from plaza.sessions.cookies import set_cookie, token_from
 from plaza.sessions.service import Sessions
 from plaza.sessions.sign_in import SignIn
@@ -46,7 +45,7 @@ async def finish_openid(
     openid: OpenIdSignIn,
     sign_in: SignIn,
     sessions: Sessions,
-    log: SqlSecurityLog,
+    log: AccountLog,
     state: str = "",
     code: str = "",
 ) -> Response[None]:
@@ -56,7 +55,7 @@ async def finish_openid(
         raise SignInRefused
     username, page = await openid.finish(state, cookie[1], code)
     visit = await sign_in.admit(token_from(request), username)
-    await log.record(LogEntry(username, "sign_in", username, request.address or "", "openid"))
+    await log.record(username, "sign_in", request.address, detail="openid")
     session = set_cookie(request, visit.token, sessions.limits.absolute_seconds)
     return Response(status=303, headers=[session, _state_cookie(request, "", 0), ("location", page)])
 

@@ -59,7 +59,7 @@ async def get_challenge(actor: Actor | None, id: ChallengeId, challenges: Challe
     return await challenges.read(actor, id)
 
 
-@route.post("/challenges/{id}/join", access=USER, status=201, idempotent=True)
+@route.post("/challenges/{id}/join", access=USER, status=201, idempotent=True, logged=True)
 async def join_challenge(actor: Actor, id: ChallengeId, challenges: Challenges) -> ChallengeMembership:
     """Join a challenge (a private one: its creator or an admin). Joining twice is 409."""
     return await challenges.join(actor, id)

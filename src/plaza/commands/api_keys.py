@@ -7,10 +7,12 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
-from plaza.commands.base import SEE_HELP, add_command, with_plaza
+from plaza.commands.base import SEE_HELP, add_command, with_plaza, with_plaza_logged
 from plaza.core.errors import OperatorError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from plaza.app import Plaza
     from plaza.commands.base import Commands
     from plaza.core.api_keys import ApiKeys, Scope
@@ -46,12 +48,11 @@ def _create(given: argparse.Namespace) -> int:
     scopes = tuple(part.strip() for part in given.scope.split(",") if part.strip())
     days = _days(given.expires)
 
-    async def create(plaza: Plaza) -> str:
-        secret = await _keys(plaza).create(given.name, cast("tuple[Scope, ...]", scopes), days)
-        await _record(plaza, "create_api_key", given.name)
-        return secret
+    def create(plaza: Plaza) -> Awaitable[str]:
+        return _keys(plaza).create(given.name, cast("tuple[Scope, ...]", scopes), days)
 
-    print(with_plaza(create))
+    detail = f"scopes={','.join(scopes)} expires={given.expires or 'never'}"
+    print(with_plaza_logged(create, "api-keys create", given.name, detail))
     return 0
 
 
@@ -63,11 +64,7 @@ def _list(given: argparse.Namespace) -> int:
 
 
 def _revoke(given: argparse.Namespace) -> int:
-    async def revoke(plaza: Plaza) -> None:
-        await _keys(plaza).revoke(given.name)
-        await _record(plaza, "revoke_api_key", given.name)
-
-    with_plaza(revoke)
+    with_plaza_logged(lambda plaza: _keys(plaza).revoke(given.name), "api-keys revoke", given.name)
     print(f"The API key {given.name} is revoked.")
     return 0
 
@@ -76,13 +73,6 @@ def _keys(plaza: Plaza) -> ApiKeys:
     keys = plaza.core.auth.api_keys
     assert keys is not None
     return keys
-
-
-async def _record(plaza: Plaza, action: str, name: str) -> None:
-    from plaza.accounts.security_log import SqlSecurityLog
-    from plaza.core.security_log import LogEntry
-
-    await plaza.get(SqlSecurityLog).record(LogEntry("@cli", action, name, result="done"))
 
 
 def _days(text: str | None) -> int | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import getpass
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -47,6 +48,29 @@ def with_plaza(work: Callable[[Plaza], Awaitable[T]]) -> T:
             return await work(plaza)
 
     return asyncio.run(run())
+
+
+def with_plaza_logged(work: Callable[[Plaza], Awaitable[T]], action: str, subject: str = "", detail: str = "") -> T:
+    """As `with_plaza`, for a command that changes something: the security log has it before it runs, and its result."""
+    from plaza.accounts.security_log import SqlSecurityLog
+    from plaza.core.security_log import DONE, LogEntry
+
+    async def run(plaza: Plaza) -> T:
+        entry = LogEntry(_operator(), f"plaza {action}", subject, detail=detail, kind="admin")
+        async with plaza.get(SqlSecurityLog).recording(entry):
+            result = await work(plaza)
+            entry.result = DONE
+            return result
+
+    return with_plaza(run)
+
+
+def _operator() -> str:
+    """Return the user of the machine who runs the command, as the security log names them."""
+    try:
+        return f"@cli:{getpass.getuser()}"
+    except (KeyError, OSError):  # a container may run as a user without a name
+        return "@cli"
 
 
 def with_valkey(work: Callable[[Valkey], Awaitable[T]]) -> T:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from plaza.commands.base import SEE_HELP, add_command, with_plaza
+from plaza.commands.base import SEE_HELP, add_command, with_plaza_logged
 from plaza.core.settings import Settings
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def _run_daily_job(*, rebuild_all: bool) -> int:
                 tasks[step] = bar.add_task(step, total=total)
             bar.update(tasks[step], advance=done)
 
-        done = with_plaza(lambda plaza: plaza.get(DailyJob).run(show, rebuild_all=rebuild_all))
+        action = "challenges rebuild" if rebuild_all else "challenges roll"
+        done = with_plaza_logged(lambda plaza: plaza.get(DailyJob).run(show, rebuild_all=rebuild_all), action)
     taken = ", ".join(f"{count:,} {name}" for name, count in done.rows.items())
     print(f"Day {done.day_index}. New rows: {taken}. Rebuilt: {', '.join(done.rebuilt) or 'nothing'}.")
     print(f"Neighbours computed: {done.fitted:,} challenges.")

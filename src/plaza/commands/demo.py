@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from plaza.commands.base import add_command, with_plaza
+from plaza.commands.base import add_command, with_plaza_logged
 
 if TYPE_CHECKING:
     from plaza.commands.base import Commands
@@ -31,9 +31,13 @@ def _demo(given: argparse.Namespace) -> int:
     from plaza.demo.progress_bars import load_with_progress
 
     if given.switch is not None:
-        with_plaza(lambda plaza: plaza.get(Demo).switch(given.switch == "on"))
+        with_plaza_logged(lambda plaza: plaza.get(Demo).switch(given.switch == "on"), "demo", detail=given.switch)
         print(f"The demo is {given.switch}.")
         return 0
-    result = with_plaza(lambda plaza: load_with_progress(plaza.get(Demo).loader, given.seed, given.users, given.posts))
+    result = with_plaza_logged(
+        lambda plaza: load_with_progress(plaza.get(Demo).loader, given.seed, given.users, given.posts),
+        "demo",
+        detail=f"users={given.users} posts={given.posts} seed={given.seed}",
+    )
     print(result)
     return 0

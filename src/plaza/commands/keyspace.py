@@ -6,11 +6,12 @@ import argparse
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from plaza.commands.base import add_command, with_plaza, with_valkey
+from plaza.commands.base import add_command, with_plaza, with_plaza_logged, with_valkey
 from plaza.core.errors import Invalid
 from plaza.core.settings import Settings
 
 if TYPE_CHECKING:
+    from plaza.app import Plaza
     from plaza.commands.base import Commands
     from plaza.core.valkey import Valkey
     from plaza.keyspace.memory import Memory
@@ -122,7 +123,10 @@ def _audit(given: argparse.Namespace) -> int:
             at = f"{report.keys / max(report.seconds, 0.001):,.0f}/s" if report.passes == 1 else f"pass {report.passes}"
             bar.update(task, total=max(report.total, report.keys), completed=report.keys, at=at)
 
-        report = with_plaza(lambda plaza: plaza.get(Audits).run(mode, show_progress))
+        def run(plaza: Plaza) -> Awaitable[AuditReport]:
+            return plaza.get(Audits).run(mode, show_progress)
+
+        report = with_plaza_logged(run, "audit", detail="repair") if mode == REPAIR else with_plaza(run)
     if given.json:
         print(msgspec.json.encode(report).decode())
     else:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from plaza.commands.base import add_command, with_plaza
+from plaza.commands.base import add_command, with_plaza, with_plaza_logged
 from plaza.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -77,6 +77,6 @@ def _simulate(given: argparse.Namespace) -> int:
             )
             return audience.run(plaza.core.clock, given.speed, lambda share: bar.update(task, completed=share))
 
-        done = with_plaza(run)
+        done = with_plaza_logged(run, "live simulate", given.event)
     print(f"{done.viewers:,} viewers, {done.beats:,} heartbeats; {done.left:,} left, {done.vanished:,} disappeared.")
     return 0

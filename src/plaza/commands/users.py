@@ -6,9 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, cast
 
-from plaza.commands.base import SEE_HELP, add_command, with_plaza
+from plaza.commands.base import SEE_HELP, add_command, with_plaza_logged
 from plaza.core.errors import Invalid, NotFound, OperatorError
-from plaza.core.settings import Settings
 from plaza.core.tokens import ROLES, Role
 
 if TYPE_CHECKING:
@@ -67,13 +66,16 @@ def _add_users(commands: Commands) -> None:
 
 
 def _token(given: argparse.Namespace) -> int:
-    from plaza.core.auth import Auth
     from plaza.core.tokens import is_username
 
     if not is_username(given.username):
         raise Invalid("must be 1 to 30 of A-Z a-z 0-9 . _ - and not me or AUTH", field="username")
-    role: Role = given.role or with_plaza(lambda plaza: _role_of(plaza, given.username))
-    print(Auth(Settings.from_env()).issue(given.username, role))
+
+    async def issue(plaza: Plaza) -> str:
+        role: Role = given.role or await _role_of(plaza, given.username)
+        return plaza.core.auth.issue(given.username, role)
+
+    print(with_plaza_logged(issue, "token", given.username, f"role={given.role}" if given.role else ""))
     return 0
 
 
@@ -90,7 +92,10 @@ def _users_role(given: argparse.Namespace) -> int:
     from plaza.core.auth import API
     from plaza.social.users import Users
 
-    user = with_plaza(lambda plaza: plaza.get(Users).set_role(API, given.name, given.role))
+    detail = f"role={given.role}"
+    user = with_plaza_logged(
+        lambda plaza: plaza.get(Users).set_role(API, given.name, given.role), "users role", given.name, detail
+    )
     print(f"{user.username} is now {user.role}. Access tokens issued before are void.")
     return 0
 
@@ -99,7 +104,9 @@ def _users_password(given: argparse.Namespace) -> int:
     from plaza.social.accounts import Accounts
 
     password = _ask_password()
-    with_plaza(lambda plaza: plaza.get(Accounts).set_password(given.name, password))
+    with_plaza_logged(
+        lambda plaza: plaza.get(Accounts).set_password(given.name, password), "users password", given.name
+    )
     print(f"{given.name} has a new password and is signed out everywhere.")
     return 0
 
@@ -110,7 +117,11 @@ def _users_rename(given: argparse.Namespace) -> int:
     from plaza.social.account_renaming import AccountRenaming
 
     with Console(stderr=True).status(f"{given.old} → {given.new}"):
-        moved = with_plaza(lambda plaza: plaza.get(AccountRenaming).rename(given.old, given.new))
+        moved = with_plaza_logged(
+            lambda plaza: plaza.get(AccountRenaming).rename(given.old, given.new),
+            "users rename",
+            given.old,
+        )
     print(f"{given.old} is now {given.new}. {moved:,} posts, comments, likes and relations were moved.")
     return 0
 
@@ -142,10 +153,12 @@ def _import(given: argparse.Namespace) -> int:
     screen = Console(stderr=True)
     with Progress(console=screen, transient=True) as bar:
         task = bar.add_task(path.name, total=path.stat().st_size)
-        done = with_plaza(
+        done = with_plaza_logged(
             lambda plaza: JsonlImporter(
                 plaza.get(InboundSync), lambda bad: screen.print(str(bad), markup=False, highlight=False)
-            ).run(path, lambda offset: bar.update(task, completed=offset))
+            ).run(path, lambda offset: bar.update(task, completed=offset)),
+            "import",
+            path.name,
         )
     counts = ", ".join(f"{done.counts[status]} {status}" for status in ("created", "updated", "unchanged"))
     print(f"{counts}, {done.counts['error']} skipped.")

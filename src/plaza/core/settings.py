@@ -24,6 +24,7 @@ API_KEY_CHARACTERS = 16
 
 Fsync = Literal["everysec", "always"]
 LiveAddress = Literal["full", "truncated", "hashed"]
+AccountAddress = Literal["full", "truncated"]
 MetricsAccess = Literal["public", "admin"]
 DemoMode = Literal["auto", "on", "off"]
 
@@ -106,6 +107,10 @@ class Settings:
     geoip: Path | None = setting(None, "MaxMind DB file (`.mmdb`) that gives a viewer's country.")
     live_address: LiveAddress = setting(
         "truncated", "How a viewer's address is stored: `full`, `truncated` or `hashed` with a daily salt."
+    )
+    account_address: AccountAddress = setting(
+        "truncated",
+        "How addresses are stored in sessions and in the security log: `truncated` to their network, or `full`.",
     )
     live_retention_days: int = setting(30, "Days after the last heartbeat of an event until its raw keys are deleted.")
     live_max_events: int = setting(

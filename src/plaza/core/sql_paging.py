@@ -15,7 +15,7 @@ from plaza.core.paging import FetchIds, Position, list_checksum
 from plaza.core.sql import Sql
 
 # Greater than every id.
-_MAX_ID: Final = 2**63 - 1
+MAX_ID: Final = 2**63 - 1
 
 
 def newest_ids(id: Column[Any], *where: ColumnElement[bool]) -> Select[tuple[int]]:
@@ -29,7 +29,7 @@ def ids_in_table(sql: Sql, name: str, ids: Select[tuple[int]], **values: Any) ->
     list_id = list_checksum(name)
 
     async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
-        before = _MAX_ID if start is None else _id_at(start)
+        before = MAX_ID if start is None else _id_at(start)
         rows = await sql.fetch_all(ids, before=before, count=count, **values)
         return [(str(id), Position(list_id, id, str(id))) for (id,) in rows]
 
@@ -37,6 +37,6 @@ def ids_in_table(sql: Sql, name: str, ids: Select[tuple[int]], **values: Any) ->
 
 
 def _id_at(position: Position) -> int:
-    if not 0 <= position.score <= _MAX_ID:
+    if not 0 <= position.score <= MAX_ID:
         raise Invalid("Invalid cursor. Request the first page again.", field="cursor")
     return int(position.score)

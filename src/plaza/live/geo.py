@@ -10,10 +10,10 @@ import hmac
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
+from plaza.core.addresses import parse_address, truncate_address
 from plaza.core.errors import SettingError
 from plaza.core.settings import LiveAddress
 from plaza.live.address_salts import AddressSalts
@@ -73,14 +73,6 @@ def _country_code(record: Any) -> str:
     return code.upper() if isinstance(code, str) else ""
 
 
-def parse_address(address: str) -> IPv4Address | IPv6Address | None:
-    """Return the IP address; None for a client of the unix socket, which has none."""
-    try:
-        return ip_address(address)
-    except ValueError:
-        return None
-
-
 class GeoLocator:
     """Gives the country of a request, and its address in the form that is stored."""
 
@@ -103,14 +95,5 @@ class GeoLocator:
         if self._mode == "full":
             return address
         if self._mode == "truncated":
-            return truncate(address)
+            return truncate_address(address)
         return hmac.digest(await self._salts.get_today(), address.encode(), "sha256").hex()[:HASH_DIGITS]
-
-
-@lru_cache(65_536)
-def truncate(address: str) -> str:
-    """Return the network of an address: a /24 of IPv4, a /48 of IPv6."""
-    parsed = parse_address(address)
-    if parsed is None:
-        return address
-    return str(ip_network((parsed, 24 if parsed.version == 4 else 48), strict=False)[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from importlib.resources import files
 
+from plaza.core import csv_text
 from plaza.core.auth import Actor
 from plaza.core.errors import NotFound
 from plaza.core.http.access import ADMIN, PUBLIC, VIEWER
@@ -50,7 +51,7 @@ async def create_viewer_token(viewers: ViewerAuthenticator) -> ViewerToken:
     return viewers.tokens.issue()
 
 
-@route.put(EVENT_PATH, access=ADMIN)
+@route.put(EVENT_PATH, access=ADMIN, logged_fields=("title",))
 async def declare_event(event: EventId, body: EventDeclaration, live: LiveService) -> LiveEvent:
     """Declare an event, or add a title or sessions to it."""
     return await live.declare(event, body)
@@ -218,7 +219,7 @@ async def stream_event_figures(
     return Response(streams.subscribe(event, request.headers.get("last-event-id")))
 
 
-@route.get(EVENT_PATH + "/attendance.csv", access=ADMIN, media_type="text/csv; charset=utf-8", limit_first=True)
+@route.get(EVENT_PATH + "/attendance.csv", access=ADMIN, media_type=csv_text.MEDIA_TYPE, limit_first=True)
 async def download_attendance(event: EventId, viewing_sessions: ViewingSessions) -> Response[str]:
     """Download the attendance table: one row per viewing session, without addresses."""
     chunks: AsyncIterator[str] = attendance.csv_chunks(viewing_sessions, event)

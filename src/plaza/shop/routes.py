@@ -39,13 +39,13 @@ route = Routes("shop", prefix="/shop", about="Items, carts and orders, and the c
 _CREDENTIALS = ("authorization", "x-authorization", "x-access-token", "x-api-key")
 
 
-@route.post("/items", access=ADMIN, status=201, idempotent=True)
+@route.post("/items", access=ADMIN, status=201, idempotent=True, logged_fields=("name", "price", "qty"))
 async def create_item(body: NewItem, request: Request, items: Items) -> Item:
     """Create an item. Its price is a decimal as text."""
     return await items.create(body, request.operation)
 
 
-@route.patch("/items/{id}", access=ADMIN)
+@route.patch("/items/{id}", access=ADMIN, logged_fields=("name", "price", "qty"))
 async def update_item(id: ItemId, body: ItemChange, items: Items) -> Item:
     """Update an item. The cached row and pages change at once."""
     return await items.change(id, body)
@@ -122,7 +122,7 @@ async def get_row_cache(page: Page, cache: RowSchedules) -> CacheState:
     return await cache.state(page)
 
 
-@route.put("/cache/rows/{id}", access=ADMIN)
+@route.put("/cache/rows/{id}", access=ADMIN, logged_fields=("delay",))
 async def schedule_cached_row(id: ItemId, body: NewDelay, cache: RowSchedules) -> RowSchedule:
     """Copy an item's row to the cache every `delay` seconds; 0 or less removes it."""
     return await cache.schedule(id, body.delay)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from plaza.core.auth import Actor, Auth
 from plaza.core.domain import PersonalData
 from plaza.core.functions import Functions
+from plaza.core.security_log import AccountLog
 from plaza.social import keys as k
 from plaza.social.model import NoProfile
 from plaza.social.personal_data import SocialPersonalData
@@ -24,15 +25,21 @@ MAX_POSTS_IN_REQUEST = 1_000
 
 class AccountDeletion:
     def __init__(
-        self, functions: Functions, auth: Auth, social: SocialPersonalData, other_domains: Mapping[str, PersonalData]
+        self,
+        functions: Functions,
+        auth: Auth,
+        social: SocialPersonalData,
+        other_domains: Mapping[str, PersonalData],
+        log: AccountLog,
     ) -> None:
         self.functions = functions
         self.valkey = functions.valkey
         self.auth = auth
         self._social = social
         self._other_domains = other_domains
+        self._log = log
 
-    async def delete(self, actor: Actor, name: str) -> bool:
+    async def delete(self, actor: Actor, name: str, address: str | None = None) -> bool:
         """Delete an account. Return True when nothing is left of it, False if the worker continues."""
         actor.require_self_or_admin(name)
         try:
@@ -43,6 +50,8 @@ class AccountDeletion:
                 raise
             posts = await self._begin(name, without_profile=True)
         await self.auth.revoke_tokens(name)
+        if actor.name == name:  # what an admin deletes is recorded as an admin's action
+            await self._log.record(name, "account_deleted", address)
         if posts > MAX_POSTS_IN_REQUEST:
             return False
         await self.finish(name)

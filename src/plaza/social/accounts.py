@@ -97,6 +97,7 @@ class Accounts:
         self.auth = auth
         self.passwords = passwords
         self._credentials = credentials
+        self._log = credentials.log
         self.clock = clock
         self._browser_sessions = browser_sessions
 
@@ -148,6 +149,7 @@ class Accounts:
             name, now, hashed, token.family, token.stored_value(now),
             "" if sent is None else f"{sent.key}|{sent.request_hash}|{now}", *fields,
         )  # fmt: skip
+        await self._log.record(name, "register", address)
         return self._signed_in(reply, token, stamp)
 
     async def login(self, login: PasswordLogin, address: str | None = None) -> SignedIn:
@@ -161,7 +163,7 @@ class Accounts:
         stored = await self.valkey.call("HGET", AUTH_USER(name), "password_hash")
         checked = await self.passwords.check(stored, login.password)
         if not checked.matches:
-            await self._credentials.record_sign_in(name, "wrong_password", address)
+            await self._log.record(name, "sign_in", address, result="wrong_password")
             raise WrongPassword
         await self._credentials.require_code(name, login.code, address)
         token = RefreshToken.new(name)
@@ -169,7 +171,7 @@ class Accounts:
         if not reply:
             raise WrongPassword
         await self.limiter.give_back("auth", name)
-        await self._credentials.record_sign_in(name, "done", address)
+        await self._log.record(name, "sign_in", address)
         return self._signed_in(reply, token, stamp)
 
     async def _sign_in(self, token: RefreshToken, now: int, stored: str, rehashed: str = "") -> list[str] | None:
@@ -219,11 +221,13 @@ class Accounts:
         await self.limiter.take("auth", name, address)
         stored = await self.valkey.call("HGET", AUTH_USER(name), "password_hash")
         if not (await self.passwords.check(stored, change.old)).matches:
+            await self._log.record(name, "password_changed", address, result="wrong_password")
             raise Forbidden("The old password is wrong.", field="old")
         token, hashed = RefreshToken.new(name), await self.passwords.hash_new(change.new, name, "new")
         reply, revoked_ms = await self._replace_password(name, stored, hashed, token.family, token.stored_value(now))
         if not reply:
             raise Forbidden("The old password is wrong.", field="old")
+        await self._log.record(name, "password_changed", address)
         return self._signed_in(reply, token, revoked_ms + 1)
 
     async def set_password(self, username: str, password: str) -> None:

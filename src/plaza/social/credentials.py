@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from plaza.core.auth import Actor, Auth
 from plaza.core.domain import MfaRequired, SecondFactor, WrongCode
-from plaza.core.errors import Forbidden, Unavailable
+from plaza.core.errors import Forbidden
 from plaza.core.functions import Functions
 from plaza.core.passwords import Passwords
 from plaza.core.rate_limits import Limiter
-from plaza.core.security_log import LogEntry, SecurityLog
+from plaza.core.security_log import AccountLog
 from plaza.core.tokens import ROLES
 from plaza.core.tracking_cache import TrackingCache
 from plaza.social.keys import AUTH_USER, USER, USER_LEAVING, USER_RENAMING
@@ -32,11 +31,11 @@ class Credentials:
         limiter: Limiter,
         passwords: Passwords,
         second_factor: SecondFactor | None = None,
-        log: SecurityLog | None = None,
+        log: AccountLog | None = None,
     ) -> None:
         self._auth = auth
         self._second_factor = second_factor
-        self._log = log
+        self.log = log or AccountLog(None)
         self._functions = functions
         self._valkey = functions.valkey
         self._limiter = limiter
@@ -51,13 +50,13 @@ class Credentials:
         Raises `MfaRequired` or `WrongCode` if the password is right and the account has a second factor.
         """
         if not await self._is_password(username, password, address):
-            await self.record_sign_in(username, "wrong_password", address)
+            await self.log.record(username, "sign_in", address, result="wrong_password")
             return None
         await self.require_code(username, code, address)
         actor = await self.actor(username)
         if actor is not None:
             await self._limiter.give_back("auth", username)
-            await self.record_sign_in(username, "done", address)
+            await self.log.record(username, "sign_in", address)
         return actor
 
     async def has_password(self, username: str, password: str, address: str | None) -> bool:
@@ -66,12 +65,6 @@ class Credentials:
         if right:
             await self._limiter.give_back("auth", username)
         return right
-
-    async def record_sign_in(self, username: str, result: str, address: str | None) -> None:
-        """Record a sign-in. Users can sign in while the database is unavailable; the metric counts the failure."""
-        if self._log is not None:
-            with contextlib.suppress(Unavailable):
-                await self._log.record(LogEntry(username, "sign_in", username, address or "", result))
 
     async def require_own_password(
         self, actor: Actor, username: str, password: str | None, address: str | None
@@ -92,7 +85,7 @@ class Credentials:
         if code is None:
             raise MfaRequired
         if not await self._second_factor.verify(username, code):
-            await self.record_sign_in(username, "wrong_code", address)
+            await self.log.record(username, "sign_in", address, result="wrong_code")
             raise WrongCode
 
     async def _is_password(self, username: str, password: str, address: str | None) -> bool:

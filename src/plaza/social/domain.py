@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.passwords import Passwords
+from plaza.core.security_log import AccountLog
 from plaza.social import routes_accounts, routes_feeds, routes_inbound_sync, routes_posts, routes_users
 from plaza.social.account_deletion import AccountDeletion
 from plaza.social.account_export import AccountExport
@@ -34,9 +35,8 @@ def build(core: Core) -> Parts:
     relations = Relations(functions, users, clock)
     posts = Posts(functions, reader, users, clock)
     comments = Comments(functions, posts)
-    credentials = Credentials(
-        functions, core.auth, core.limiter, passwords, core.provided.second_factor, core.provided.security_log
-    )
+    log = AccountLog(core.provided.security_log)
+    credentials = Credentials(functions, core.auth, core.limiter, passwords, core.provided.second_factor, log)
     personal_data = SocialPersonalData(functions, comments, HomeFeedUpdates(functions))
     services = [
         credentials,
@@ -64,11 +64,12 @@ def _build_last(
     """Build the services that need the browser sessions or the personal data of the other domains."""
     functions, auth, clock = core.functions, core.auth, core.clock
     others = {name: data for name, data in provided.personal_data.items() if data is not social}
-    deletion = AccountDeletion(functions, auth, social, others)
+    deletion = AccountDeletion(functions, auth, social, others, credentials.log)
     renaming = AccountRenaming(functions, auth, clock, social, others)
     jobs = SocialJobs(functions, social.posts, deletion, renaming, social.fanout, clock)
     accounts = Accounts(functions, auth, core.limiter, passwords, credentials, clock, provided.sessions)
-    return Parts([accounts, deletion, renaming, AccountExport(provided.personal_data), jobs], timers=jobs.timers())
+    export = AccountExport(provided.personal_data, credentials.log)
+    return Parts([accounts, deletion, renaming, export, jobs], timers=jobs.timers())
 
 
 ROUTES = [

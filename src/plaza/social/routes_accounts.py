@@ -65,7 +65,7 @@ async def get_current_user(actor: Actor, accounts: Accounts) -> User:
     return await accounts.whoami(actor)
 
 
-@route.post("/whoami", access=AUTHENTICATED)
+@route.post("/whoami", access=AUTHENTICATED, logged=False)
 async def get_current_user_by_post(actor: Actor, accounts: Accounts) -> User:
     """Get the caller's profile."""
     return await accounts.whoami(actor)

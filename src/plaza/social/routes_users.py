@@ -66,17 +66,17 @@ async def delete_user(
     """
     name = resolve_username(actor, username)
     await credentials.require_own_password(actor, name, body.password, request.address)
-    done = await deletion.delete(actor, name)
+    done = await deletion.delete(actor, name, request.address)
     return Response(DeletionResult(name, done), status=200 if done else 202)
 
 
 @route.get("/users/me/export", access=USER, limit_first=True)
-async def export_user_data(actor: Actor, exports: AccountExport) -> dict[str, Any]:
+async def export_user_data(actor: Actor, request: Request, exports: AccountExport) -> dict[str, Any]:
     """Export everything Plaza stores about the caller."""
-    return await exports.everything(actor)
+    return await exports.everything(actor, request.address)
 
 
-@route.patch("/users/{username}/role", access=ADMIN)
+@route.patch("/users/{username}/role", access=ADMIN, logged_fields=("role",))
 async def set_user_role(actor: Actor, username: Username, body: NewRole, users: Users) -> User:
     """Set a user's role."""
     return await users.set_role(actor, resolve_username(actor, username), body.role)

@@ -21,6 +21,7 @@ from plaza.web import (
     routes_operator_health,
     routes_operator_keys,
     routes_operator_live,
+    routes_operator_log,
     routes_post_feeds,
     routes_posts,
     routes_settings,
@@ -48,6 +49,7 @@ ROUTES: Final[tuple[Routes, ...]] = (
     routes_operator_live.page,
     routes_operator_keys.page,
     routes_operator_health.page,
+    routes_operator_log.page,
 )
 
 # Unknown paths under `/app` get an HTML error page.

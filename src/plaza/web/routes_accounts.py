@@ -10,6 +10,7 @@ from plaza.core.errors import Conflict, Invalid, NotFound, PlazaError, TooFast, 
 from plaza.core.http.access import PUBLIC
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
+from plaza.core.security_log import AccountLog
 from plaza.sessions.cookies import clear_cookie, token_from
 from plaza.sessions.model import Login, Visit
 from plaza.sessions.service import Sessions
@@ -65,7 +66,7 @@ async def submit_sign_in(request: Request, body: bytes, site: PageResponses, use
 
 @page.post("/sign-in/as", access=PUBLIC)
 async def sign_in_as_demo_account(
-    request: Request, body: bytes, site: PageResponses, user_sign_in: SignIn
+    request: Request, body: bytes, site: PageResponses, user_sign_in: SignIn, log: AccountLog
 ) -> Response[str]:
     """Sign in to a demo account without a password."""
     fields = forms.parse_form(body)
@@ -73,6 +74,7 @@ async def sign_in_as_demo_account(
     if name not in {account.username for account in await site.demo.accounts(sign_in.visited_host(request))}:
         raise NotFound("There is no such demo account.")
     visitor = await site.visitors.from_visit(request, await user_sign_in.admit(token_from(request), name))
+    await log.record(name, "sign_in", request.address, detail="demo")
     next_path = local_path(fields.get(forms.NEXT))
     return sign_in.signed_in_response(request, site, visitor, next_path, carried_draft(fields))
 

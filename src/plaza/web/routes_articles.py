@@ -144,7 +144,7 @@ async def vote(request: Request, body: bytes, site: PageResponses, id: ArticleId
     return site.form_response(request, visitor, body, path, "fragment.html", fragment=votes)
 
 
-@page.post("/articles/{id}/delete", access=USER)
+@page.post("/articles/{id}/delete", access=USER, logged=True)
 async def delete(
     request: Request, body: bytes, site: PageResponses, id: ArticleId, articles: Articles
 ) -> Response[str]:

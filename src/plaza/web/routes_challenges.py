@@ -170,7 +170,7 @@ def today(site: PageResponses) -> str:
     return f"{datetime.fromtimestamp(site.clock.now_s(), UTC):%Y-%m-%d}"
 
 
-@page.post("/challenges/{id}/join", access=USER)
+@page.post("/challenges/{id}/join", access=USER, logged=True)
 async def join(
     request: Request,
     body: bytes,

@@ -107,7 +107,7 @@ async def audit(request: Request, site: PageResponses, audits: Audits, keyspace:
     return site.page(request, visitor, "operator-audit.html", **context)
 
 
-@page.post("/operator/demo", access=ADMIN)
+@page.post("/operator/demo", access=ADMIN, logged_fields=("on",))
 async def switch_demo(request: Request, body: bytes, site: PageResponses) -> Response[str]:
     """Turn the demo on or off."""
     visitor = await site.visitors.from_request(request)

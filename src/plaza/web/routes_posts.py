@@ -90,7 +90,7 @@ async def _actions_response(
     return site.form_response(request, visitor, body, path, "fragment.html", fragment=actions)
 
 
-@page.post("/posts/{id}/ban", access=ADMIN)
+@page.post("/posts/{id}/ban", access=ADMIN, logged_fields=("on",))
 async def ban(request: Request, body: bytes, site: PageResponses, id: PostId, posts: Posts) -> Response[str]:
     """Ban or unban a post (admins)."""
     visitor = await site.visitors.from_request(request)
@@ -102,7 +102,7 @@ async def ban(request: Request, body: bytes, site: PageResponses, id: PostId, po
     )
 
 
-@page.post("/posts/{id}/delete", access=USER)
+@page.post("/posts/{id}/delete", access=USER, logged=True)
 async def delete(request: Request, body: bytes, site: PageResponses, id: PostId, posts: Posts) -> Response[str]:
     """Delete a post (its author or an admin)."""
     visitor = await site.visitors.from_request(request)
@@ -151,7 +151,7 @@ async def edit(request: Request, body: bytes, site: PageResponses, id: PostId, p
     return site.form_response(request, visitor, b"", f"/app/posts/{id}")
 
 
-@page.post("/posts/{id}/comments/{comment}/delete", access=USER)
+@page.post("/posts/{id}/comments/{comment}/delete", access=USER, logged=True)
 async def delete_comment(
     request: Request, body: bytes, site: PageResponses, id: PostId, comment: CommentId, comments: Comments
 ) -> Response[str]:

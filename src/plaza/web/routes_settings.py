@@ -127,7 +127,7 @@ async def change_password(
 async def export(request: Request, site: PageResponses, exports: AccountExport) -> Response[bytes]:
     """Download all your data."""
     visitor = await site.visitors.from_request(request)
-    data = json.format(json.encode(await exports.everything(visitor.require_user())), indent=2)
+    data = json.format(json.encode(await exports.everything(visitor.require_user(), request.address)), indent=2)
     disposition = ("content-disposition", f'attachment; filename="plaza-{visitor.name}.json"')
     return Response(data, headers=[disposition, ("cache-control", "no-store")], media_type=JSON)
 
@@ -149,7 +149,7 @@ async def delete_account(
             raise Forbidden("The password is wrong.")
     except (Forbidden, TooFast) as error:
         return await _account_page(request, site, sessions, status=_status(error), deletion_problem=error.detail)
-    await deletion.delete(actor, actor.name)
+    await deletion.delete(actor, actor.name, request.address)
     return Response(status=303, headers=[clear_cookie(request), ("location", HOME)])
 
 

@@ -104,7 +104,7 @@ async def follow(
     return site.form_response(request, visitor, body, user_path(username), "follow-section.html", **context)
 
 
-@page.post("/people/{username}/suspend", access=ADMIN)
+@page.post("/people/{username}/suspend", access=ADMIN, logged_fields=("on",))
 async def suspend(
     request: Request, body: bytes, site: PageResponses, username: Username, users: Users
 ) -> Response[str]:

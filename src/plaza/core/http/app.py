@@ -18,6 +18,7 @@ from plaza.core import metrics
 from plaza.core.auth import Auth
 from plaza.core.errors import BadRequest, MethodNotAllowed, NotFound, PlazaError, TooLarge
 from plaza.core.http import meta_routes
+from plaza.core.http.admin_log import admin_log_entry
 from plaza.core.http.authorizer import Authorizer, PageAccess, ViewerAuth
 from plaza.core.http.body_reader import ClientDisconnected, Receive, read_body
 from plaza.core.http.bound_route import BoundRoute, EncodedResponse
@@ -34,7 +35,7 @@ from plaza.core.http.streaming import CancelOnDisconnect, Send
 from plaza.core.http.trusted_proxies import TrustedProxies
 from plaza.core.idempotency import BufferedResponse, Idempotency, IdempotentRequest, caller_id
 from plaza.core.rate_limits import Limiter, RateLimited
-from plaza.core.security_log import LogEntry, SecurityLog
+from plaza.core.security_log import SecurityLog
 from plaza.core.settings import Settings
 from plaza.core.valkey import REQUEST_USAGE
 from plaza.core.wrong_type import ExplainError, unexplained
@@ -204,11 +205,9 @@ class App:
 
     async def _run_handler(self, request: Request, bound: BoundRoute, arguments: list[Any]) -> Any:
         """Run the handler of a write. The write of an admin is recorded before it runs and when it ends."""
-        actor = request.actor
-        if self.security_log is None or actor is None or not actor.is_admin or not bound.is_admin_action:
+        entry = admin_log_entry(request, bound, arguments)
+        if self.security_log is None or entry is None:
             return await bound.handler(*arguments)
-        action, subject = f"{bound.route.method} {bound.route.template}", " ".join(request.path_values)
-        entry = LogEntry(actor.name, action, subject, request.address or "", request_id=request.request_id)
         async with self.security_log.recording(entry):
             result = await bound.handler(*arguments)
             entry.result = str(result.status or bound.status if isinstance(result, Response) else bound.status)

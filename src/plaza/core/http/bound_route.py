@@ -5,9 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
 
 from plaza.core.api_keys import Scope
-from plaza.core.http.access import ADMIN, API_KEY, AUTHENTICATED
+from plaza.core.http.access import API_KEY
 from plaza.core.http.argument_binding import EmptyBody, allows_empty_body, body_decoder, extractors, query_binder
 from plaza.core.http.handler_signature import read_signature
 from plaza.core.http.headers import standard_headers, with_headers
@@ -45,6 +48,7 @@ class BoundRoute:
 
     __slots__ = (
         "_bind_query",
+        "_body_index",
         "_extract",
         "_headers",
         "_takes_query",
@@ -71,13 +75,15 @@ class BoundRoute:
         self.safe = route.safe
         self.access = route.access
         self.is_form = route.by_cookie and not route.safe
-        self.is_admin_action = route.logged and not route.safe and route.access in (ADMIN, AUTHENTICATED)
+        self.is_admin_action = route.is_admin_action
         self.limit = route.limit
         self.scope: Scope | None = "sync" if route.access is API_KEY else "read" if route.safe else None
         self.body_limit = route.body_limit
         self.status = route.status
         self.takes_body = bool(self.signature.of_kind("body"))
         self.body_may_be_empty = allows_empty_body(self.signature.body())
+        kinds = [parameter.kind for parameter in self.signature.parameters]
+        self._body_index = kinds.index("body") if self.takes_body else None
         self.wants_actor = bool(self.signature.of_kind("actor"))
         # A handler that takes the actor refuses wrong credentials, also where none are needed.
         self.identifies = self.wants_actor or not route.access.is_open
@@ -95,6 +101,15 @@ class BoundRoute:
         if request.body and not self.takes_body:
             _decode_empty_body(request.body)
         return [extract(request) for extract in self._extract]
+
+    def logged_values(self, arguments: Sequence[Any]) -> str:
+        """What the security log may contain of a request's body: `role=admin`."""
+        if self._body_index is None or not self.route.logged_fields:
+            return ""
+        body = arguments[self._body_index]
+        values = dict(parse_qsl(body.decode("latin-1"))) if isinstance(body, bytes) else msgspec.structs.asdict(body)
+        given = [(name, values.get(name, msgspec.UNSET)) for name in self.route.logged_fields]
+        return " ".join(f"{name}={value}" for name, value in given if value is not msgspec.UNSET)
 
     def encode(self, result: Any) -> EncodedResponse:
         """The response of a handler's result."""

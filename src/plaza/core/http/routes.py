@@ -62,7 +62,10 @@ class Options(TypedDict, total=False):
     media_type: str  # of a successful response
     request_media_type: str  # of a body that the handler reads as bytes
     in_openapi: bool  # whether the OpenAPI document has it
-    logged: bool  # whether writes of admins are recorded in the security log; True
+    # Whether calls by admins and API keys are recorded in the security log; by default writes that admins or API keys
+    # may do. A route for users declares it if an admin may do more there than a user.
+    logged: bool
+    logged_fields: tuple[str, ...]  # fields of the body that the log may contain
     ignores_unknown_query: bool  # for pages: links often carry extra parameters
     other_responses: Mapping[int, Any]  # further successful responses by status, for the OpenAPI document
     on_error: ErrorResponse | None  # errors in the format of another protocol
@@ -87,7 +90,8 @@ class Route:
     media_type: str = JSON
     request_media_type: str = "application/octet-stream"
     in_openapi: bool = True
-    logged: bool = True
+    logged: bool | None = None
+    logged_fields: tuple[str, ...] = ()
     ignores_unknown_query: bool = False
     other_responses: Mapping[int, Any] = field(default_factory=dict)
     on_error: ErrorResponse | None = None
@@ -96,6 +100,13 @@ class Route:
     def safe(self) -> bool:
         """Whether it only reads (RFC 9110, 9.2.1)."""
         return self.method == "GET"
+
+    @property
+    def is_admin_action(self) -> bool:
+        """Whether the security log records it when an admin or an API key calls it."""
+        if self.logged is not None:
+            return self.logged
+        return not self.safe and self.access in (Access.ADMIN, Access.AUTHENTICATED, Access.API_KEY)
 
 
 class Routes:

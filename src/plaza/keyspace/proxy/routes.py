@@ -43,7 +43,7 @@ def _on_error(error: PlazaError, request: Request) -> Response[Any]:
 
 _OPTIONS = Options(
     access=AUTHENTICATED,
-    logged=False,  # one request may hold a thousand commands, most of them reads
+    logged=False,  # most commands are reads; the service records the writes of API keys
     limit="proxy",
     request_media_type=JSON,
     body_limit=MAX_BODY_BYTES,

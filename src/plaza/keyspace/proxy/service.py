@@ -17,6 +17,7 @@ from plaza.core.auth import Actor
 from plaza.core.functions import Functions, is_function_missing
 from plaza.core.keyspace import Catalogue
 from plaza.core.rate_limits import Limiter
+from plaza.core.security_log import LogEntry, SecurityLog
 from plaza.core.valkey import NotReady, ReplyError
 from plaza.keyspace.proxy.access_rules import AccessRules, Caller
 from plaza.keyspace.proxy.commands import Refused
@@ -37,6 +38,9 @@ WORK_PER_BATCH: Final = 4_000
 # For each so much work, a request counts as one more request of the caller's rate limit.
 WORK_PER_REQUEST: Final = 1_000
 
+# The result of a logged write: it is recorded before it runs, and the caller gets each command's result.
+SENT: Final = "sent"
+
 _TOO_LARGE: Final = "ERR the results of this request are too large"
 _TOO_MUCH_WORK: Final = "ERR the commands of this request are too much work. Send fewer, or scan less at a time"
 
@@ -46,10 +50,17 @@ Outcome = Any | Refused
 class Proxy:
     """Runs commands under the access rules of the key catalogues."""
 
-    def __init__(self, functions: Functions, limiter: Limiter, catalogues: Sequence[Catalogue]) -> None:
+    def __init__(
+        self,
+        functions: Functions,
+        limiter: Limiter,
+        catalogues: Sequence[Catalogue],
+        security_log: SecurityLog | None = None,
+    ) -> None:
         self._functions = functions
         self._valkey = functions.valkey
         self._limiter = limiter
+        self._security_log = security_log
         self._planner = CommandPlanner(AccessRules(catalogues), functions)
 
     async def run(self, actor: Actor, address: str, commands: Sequence[list[str]]) -> list[Outcome]:
@@ -92,8 +103,9 @@ class Proxy:
             return refused
 
     async def _send(self, actor: Actor, address: str, plans: Sequence[CommandPlan], *, atomic: bool) -> list[Any]:
-        if any(plan.writes for plan in plans):
+        if writes := [plan for plan in plans if plan.writes]:
             await self._limiter.take("write", actor.name, address)
+            await self._record(actor, address, writes)
         count = max(1, sum(plan.may_be_long for plan in plans))
         limit = LengthLimit(FREE_ELEMENTS // count, MAX_ELEMENTS // count)
         work = sum(plan.work for plan in plans)
@@ -109,6 +121,29 @@ class Proxy:
         if replies and all(isinstance(reply, NotReady) for reply in replies):
             raise replies[0]  # Valkey is not ready, which is no error of the commands
         return replies
+
+    async def _record(self, actor: Actor, address: str, writes: Sequence[CommandPlan]) -> None:
+        """Record the writes of an API key, without their values. Users write only their own profiles."""
+        if self._security_log is None or not actor.via_key:
+            return
+        by_key: dict[str, list[str]] = {}
+        for plan in writes:
+            command = " ".join((plan.command.spec.name, *plan.command.fields))
+            by_key.setdefault(plan.command.keys[0], []).append(command)
+        # The log names users as everywhere else, so that it follows a renaming and a deletion.
+        entries = [
+            LogEntry(
+                actor.name,
+                "proxy write",
+                key.removeprefix("user:"),
+                address,
+                SENT,
+                detail="; ".join(done),
+                kind="admin",
+            )
+            for key, done in by_key.items()
+        ]
+        await self._security_log.record(*entries)
 
     async def _send_transaction(self, plans: Sequence[CommandPlan], limit: LengthLimit) -> list[Any]:
         steps = [step for plan in plans for step in plan.steps(limit)]
