@@ -57,6 +57,7 @@ from plaza.valkey_discovery import open_connection
 from plaza.web import page_registry
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import SitePageAccess
+from plaza.webhooks import domain as webhooks
 from plaza.worker import Worker
 
 T = TypeVar("T")
@@ -69,6 +70,7 @@ DOMAINS: tuple[Domain, ...] = (
     live.DOMAIN,
     caching.DOMAIN,
     shop.DOMAIN,
+    webhooks.DOMAIN,
 )
 # Those of no domain.
 LIBRARIES = (rate_limits.LIBRARY, paging.LIBRARY, execution.LIBRARY, audit.LIBRARY, *worker.LIBRARIES)

@@ -97,6 +97,9 @@ class Settings:
     metrics_access: MetricsAccess = setting(
         "public", "Who may read `/metrics`: `public`, or `admin` for admins and API keys."
     )
+    webhooks_private: bool = setting(
+        False, "`on` allows webhooks to plain http and to private addresses, such as those of your own network."
+    )
     cors_origins: tuple[str, ...] = setting(
         (), "Origins whose pages may send requests, separated by commas; `*` for all."
     )

@@ -1,0 +1,1 @@
+"""Webhooks: events as signed HTTP requests to the endpoints of other services."""

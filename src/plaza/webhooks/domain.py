@@ -1,0 +1,27 @@
+"""The declaration of the `webhooks` domain."""
+
+from __future__ import annotations
+
+from plaza.core.domain import Core, Domain, Parts
+from plaza.core.encryption import Encryption
+from plaza.webhooks.deliveries import Deliveries
+from plaza.webhooks.endpoint_reader import EndpointReader
+from plaza.webhooks.endpoints import Webhooks
+from plaza.webhooks.http_client import WebhookClient
+from plaza.webhooks.invariants import INVARIANTS
+from plaza.webhooks.library import LIBRARY
+from plaza.webhooks.personal_data import WebhooksPersonalData
+from plaza.webhooks.routes import route
+
+
+def build(core: Core) -> Parts:
+    settings = core.settings
+    source = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")
+    reader = EndpointReader(core.valkey, Encryption(settings.secret("data_key")))
+    client = WebhookClient(settings.webhooks_private)
+    webhooks = Webhooks(core.functions, reader, core.clock, allow_private=settings.webhooks_private)
+    deliveries = Deliveries(core.functions, reader, client, core.clock, source)
+    return Parts([webhooks, deliveries], personal_data=WebhooksPersonalData(core.functions, webhooks))
+
+
+DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS)
