@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 
-.PHONY: install run test check bench docs site clean
+.PHONY: install run test check bench docs site sdk clean
 
 install: .venv/.run-ready
 
@@ -10,7 +10,7 @@ run: install
 	@exec $(BIN)/plaza serve
 
 # Two processes, one test file each at a time: most tests wait for servers, and each process starts its own.
-test: .venv/.test-ready .venv/.browser-ready tests/upstash/node_modules/.ready tests/oidc/node_modules/.ready check
+test: .venv/.test-ready .venv/.browser-ready tests/upstash/node_modules/.ready tests/oidc/node_modules/.ready tests/sdk/node_modules/.ready check
 	$(BIN)/python -m pytest -p xdist -n 2 --dist loadfile
 
 # The checks that need no server: style, types, imports between packages, terms, class names.
@@ -29,12 +29,16 @@ bench: .venv/.test-ready
 docs: .venv/.test-ready
 	$(BIN)/python -m plaza.docgen docs
 
+# Clients for Python and TypeScript in sdk/, made from the OpenAPI document. docs/sdk.md shows how to use them.
+sdk: .venv/.test-ready tests/sdk/node_modules/.ready
+	$(BIN)/python -m tests.sdk.generate sdk
+
 # The documentation as a site, in site/. Open site/index.html; it needs no web server and no network.
 site: .venv/.test-ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:
-	rm -rf .venv .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache site tests/*/node_modules
+	rm -rf .venv .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache site sdk tests/*/node_modules
 
 .venv/.created:
 	$(PYTHON) -m venv .venv
@@ -57,7 +61,7 @@ clean:
 	else echo "The tests need Chromium: install Debian's package 'chromium', then run this again."; exit 1; fi
 	@touch $@
 
-# Node's packages for tests: Upstash's TypeScript client and an OpenID provider. Node is Debian's package, these are pinned.
+# Node's packages for tests: Upstash's TypeScript client, an OpenID provider, and what makes a TypeScript client of Plaza. Node is Debian's package, these are pinned.
 tests/%/node_modules/.ready: tests/%/package.json
 	@command -v npm >/dev/null || if [ "$$(id -u)" = 0 ]; then \
 	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes nodejs npm >/dev/null; \

@@ -1,4 +1,7 @@
-"""Generates the pages of `docs/` that come from the code: `make docs` writes them.
+"""Generates what comes from the code: the pages of `docs/` (`make docs`), and the OpenAPI document (`make sdk`).
+
+    python -m plaza.docgen docs            # writes the pages into docs/
+    python -m plaza.docgen openapi.json    # writes the OpenAPI document
 
 A test compares each page with its file, so a new setting, command, route, metric or key fails the test until
 `make docs` is run. So does a route without a summary.
@@ -13,10 +16,13 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+from plaza import __version__
 from plaza.app import catalogues, route_groups
 from plaza.cli import parser
 from plaza.core import metrics
 from plaza.core.http.access import ADMIN, USER
+from plaza.core.http.openapi.document import describe_routes
+from plaza.core.http.responses import encode
 from plaza.core.http.routes import Route, Routes
 from plaza.core.settings import Settings, variable
 from plaza.keyspace import catalogue_docs as keys
@@ -122,10 +128,18 @@ def _summary(route: Route) -> str:
     return " ".join(text.split())
 
 
-def write(folder: Path) -> None:
-    """Write all generated pages."""
+def openapi_document() -> dict[str, Any]:
+    """The OpenAPI document of all of Plaza, as `GET /openapi.json` returns it. Needs no server."""
+    return describe_routes(route_groups(), __version__)
+
+
+def write(target: Path) -> None:
+    """Write all generated pages into a folder, or the OpenAPI document into a file."""
+    if target.suffix == ".json":
+        target.write_bytes(encode(openapi_document()))
+        return
     for name, text in pages().items():
-        (folder / name).write_text(text)
+        (target / name).write_text(text)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from plaza.app import route_groups
-from plaza.core.http.openapi import operation_id, require_unique_operation_ids
+from plaza.core.http.openapi.operations import operation_id, require_unique_operation_ids
 from plaza.core.http.routes import Route
 from tests.test_route_summaries import FIRST_WORDS
 

@@ -44,7 +44,8 @@ AnyGroupName = Annotated[
     str,
     Meta(
         pattern=described_pattern(
-            "Use 1 to 50 characters without spaces, commas, colons and braces", r"^[^\s\x00-\x1f{}:,]{1,50}$(?!\n)"
+            "Use 1 to 50 characters without spaces, commas, colons and braces",
+            r"^[^\s\x00-\x1f\x85\ufeff{}:,]{1,50}$(?!\n)",
         ),
         description="1 to 50 characters without spaces, commas, colons and braces.",
     ),

@@ -43,7 +43,7 @@ MAX_OPEN_PLACES: Final = 20
 
 # Control characters are refused because admins see these texts on terminals.
 _TEXT: Final = described_pattern(
-    "Give 1 to 128 characters, none of # { } and no control characters", r"^[^#{}\x00-\x1f\x7f-\x9f]+(?![\s\S])"
+    "Give 1 to 128 characters, none of # { } and no control characters", r"^[^#{}\x00-\x1f\x7f-\x9f]+$(?!\n)"
 )
 Id = Annotated[str, Meta(pattern=_TEXT, min_length=1, max_length=128)]
 EventId = Annotated[str, Meta(pattern=_TEXT, min_length=1, max_length=128, description="No `#`, `{` or `}`.")]

@@ -16,23 +16,25 @@ from plaza.core.validation_messages import described_pattern
 from plaza.social.hashtags import MAX_TAG_CHARACTERS, MAX_TAGS, tags_in
 from plaza.social.keys import PRIVATE, UUID
 
-# Line breaks and tabs are allowed in longer texts. `\Z`, because `$` accepts a line break at the end.
+# Line breaks and tabs are allowed in longer texts.
 _CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
 # Spaces and zero-width characters.
 _INVISIBLE = r"\s\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
-_LINE = described_pattern("Must be one line without control characters", r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z")
-_LONG = described_pattern("Must not contain control characters", rf"^[^{_CONTROL}]*\Z")
+# Python and JavaScript differ in what `\s` matches, so the differences are listed.
+_BLANK = r"\s\x00-\x1f\x7f-\x9f\ufeff"
+_LINE = described_pattern("Must be one line without control characters", r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$(?!\n)")
+_LONG = described_pattern("Must not contain control characters", rf"^[^{_CONTROL}]*$(?!\n)")
 _TEXT = described_pattern(
     "Must contain visible characters and no control characters",
-    rf"^(?s:(?=.*[^{_INVISIBLE}{_CONTROL}]))[^{_CONTROL}]*\Z",
+    rf"^(?=[\s\S]*[^{_INVISIBLE}{_CONTROL}])[^{_CONTROL}]*$(?!\n)",
 )
 _URL = described_pattern(
     "Must be a URL that begins with https://, http:// or /",
     # Browsers read `//host` and `/\host` as another host.
-    r"^(|https?://[^\s\x00-\x1f\x7f]+|/(?![/\\])[^\s\x00-\x1f\x7f]*)\Z",
+    rf"^(|https?://[^{_BLANK}]+|/(?![/\\])[^{_BLANK}]*)$(?!\n)",
 )
-_ID = described_pattern("Must be a UUID in lower case", rf"^{UUID}\Z")
-_NAME = described_pattern("A username has 1 to 30 of A-Z a-z 0-9 . _ -", r"^[A-Za-z0-9._-]{1,30}\Z")
+_ID = described_pattern("Must be a UUID in lower case", rf"^{UUID}$(?!\n)")
+_NAME = described_pattern("A username has 1 to 30 of A-Z a-z 0-9 . _ -", r"^[A-Za-z0-9._-]{1,30}$(?!\n)")
 
 MAX_CONTENT_CHARACTERS: Final = 10_000
 MAX_COMMENT_CHARACTERS: Final = 2_000

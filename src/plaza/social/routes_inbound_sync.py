@@ -8,7 +8,16 @@ from msgspec import Meta
 
 from plaza.core.http.access import API_KEY
 from plaza.core.http.routes import Routes
-from plaza.social.inbound_sync import MAX_RECORDS, InboundSync, SyncResults
+from plaza.social.inbound_sync import (
+    MAX_RECORDS,
+    CommentRecord,
+    FollowRecord,
+    InboundSync,
+    MarkRecord,
+    PostRecord,
+    SyncResults,
+    UserRecord,
+)
 
 route = Routes("sync", prefix="/sync", about="Copying records from another system.")
 
@@ -19,37 +28,37 @@ Records = Annotated[list[Any], Meta(max_length=MAX_RECORDS, description="Records
 BODY_LIMIT = 32 * 1024 * 1024
 
 
-@route.post("/users", access=API_KEY, body_limit=BODY_LIMIT)
+@route.post("/users", access=API_KEY, body_limit=BODY_LIMIT, body_schema=list[UserRecord])
 async def sync_users(body: Records, sync: InboundSync) -> SyncResults:
     """Sync users: `{username}` and any other profile fields. One result per record."""
     return SyncResults(await sync.apply("user", body))
 
 
-@route.post("/follows", access=API_KEY, body_limit=BODY_LIMIT)
+@route.post("/follows", access=API_KEY, body_limit=BODY_LIMIT, body_schema=list[FollowRecord])
 async def sync_follows(body: Records, sync: InboundSync) -> SyncResults:
     """Sync follows: `{follower, following, created_at?}`. One result per record."""
     return SyncResults(await sync.apply("follow", body))
 
 
-@route.post("/posts", access=API_KEY, body_limit=BODY_LIMIT)
+@route.post("/posts", access=API_KEY, body_limit=BODY_LIMIT, body_schema=list[PostRecord])
 async def sync_posts(body: Records, sync: InboundSync) -> SyncResults:
     """Sync posts: `{id, username, content, media_url?, hashtags?, created_at?}`. One result per record."""
     return SyncResults(await sync.apply("post", body))
 
 
-@route.post("/likes", access=API_KEY, body_limit=BODY_LIMIT)
+@route.post("/likes", access=API_KEY, body_limit=BODY_LIMIT, body_schema=list[MarkRecord])
 async def sync_likes(body: Records, sync: InboundSync) -> SyncResults:
     """Sync likes: `{username, post_id, created_at?}`. One result per record."""
     return SyncResults(await sync.apply("like", body))
 
 
-@route.post("/bookmarks", access=API_KEY, body_limit=BODY_LIMIT)
+@route.post("/bookmarks", access=API_KEY, body_limit=BODY_LIMIT, body_schema=list[MarkRecord])
 async def sync_bookmarks(body: Records, sync: InboundSync) -> SyncResults:
     """Sync bookmarks: `{username, post_id, created_at?}`. One result per record."""
     return SyncResults(await sync.apply("bookmark", body))
 
 
-@route.post("/comments", access=API_KEY, body_limit=BODY_LIMIT)
+@route.post("/comments", access=API_KEY, body_limit=BODY_LIMIT, body_schema=list[CommentRecord])
 async def sync_comments(body: Records, sync: InboundSync) -> SyncResults:
     """Sync comments: `{id, post_id, username, content, created_at?}`. One result per record."""
     return SyncResults(await sync.apply("comment", body))

@@ -24,7 +24,7 @@ route = Routes("webhooks", about="Events as signed HTTP requests to other servic
 
 
 @route.post("/webhooks", access=ADMIN, status=201, idempotent="by_handler")
-async def create(actor: Actor, body: NewWebhook, request: Request, webhooks: Webhooks) -> WebhookWithSecret:
+async def create_webhook(actor: Actor, body: NewWebhook, request: Request, webhooks: Webhooks) -> WebhookWithSecret:
     """Create a webhook. The secret is shown this once."""
     return await webhooks.create(actor.name, body, request.headers.get("idempotency-key"))
 
@@ -36,36 +36,36 @@ async def list_webhooks(webhooks: Webhooks) -> WebhookList:
 
 
 @route.get("/webhooks/{id}", access=ADMIN)
-async def get(id: WebhookId, webhooks: Webhooks) -> Webhook:
+async def get_webhook(id: WebhookId, webhooks: Webhooks) -> Webhook:
     """Read a webhook and its state."""
     return await webhooks.get(id)
 
 
 @route.patch("/webhooks/{id}", access=ADMIN)
-async def change(id: WebhookId, body: WebhookChange, webhooks: Webhooks) -> Webhook:
+async def update_webhook(id: WebhookId, body: WebhookChange, webhooks: Webhooks) -> Webhook:
     """Change a webhook, disable it, or enable it again."""
     return await webhooks.change(id, body)
 
 
 @route.delete("/webhooks/{id}", access=ADMIN)
-async def remove(id: WebhookId, webhooks: Webhooks) -> None:
+async def delete_webhook(id: WebhookId, webhooks: Webhooks) -> None:
     """Delete a webhook and the events that wait for it."""
     await webhooks.remove(id)
 
 
 @route.post("/webhooks/{id}/rotate", access=ADMIN)
-async def rotate(id: WebhookId, webhooks: Webhooks) -> WebhookWithSecret:
+async def replace_webhook_secret(id: WebhookId, webhooks: Webhooks) -> WebhookWithSecret:
     """Replace the secret, which is shown this once. For 24 hours requests are signed with the old one too."""
     return await webhooks.rotate(id)
 
 
 @route.post("/webhooks/{id}/test", access=ADMIN)
-async def test(id: WebhookId, deliveries: Deliveries) -> EndpointResponse:
+async def test_webhook(id: WebhookId, deliveries: Deliveries) -> EndpointResponse:
     """Send a test event and return the endpoint's response."""
     return await deliveries.test(id)
 
 
 @route.get("/webhooks/{id}/deliveries", access=ADMIN)
-async def list_deliveries(id: WebhookId, page: Page, deliveries: Deliveries) -> DeliveryPage:
+async def list_webhook_deliveries(id: WebhookId, page: Page, deliveries: Deliveries) -> DeliveryPage:
     """List the deliveries of the last 7 days, latest attempt first."""
     return await deliveries.page(id, page)

@@ -24,7 +24,8 @@ from plaza.core.http.body_reader import ClientDisconnected, Receive, read_body
 from plaza.core.http.bound_route import BoundRoute, EncodedResponse
 from plaza.core.http.headers import Cors, standard_headers, with_headers
 from plaza.core.http.meta_routes import ApiDocs, MetricsCache
-from plaza.core.http.openapi import describe, require_unique_operation_ids
+from plaza.core.http.openapi.document import describe
+from plaza.core.http.openapi.operations import require_unique_operation_ids
 from plaza.core.http.problem_details import CrossOrigin, InternalError, UrlTooLong, problem
 from plaza.core.http.request import Request
 from plaza.core.http.response_sender import ResponseSender

@@ -43,6 +43,10 @@ class Signature:
         """The parameters of these kinds."""
         return [parameter for parameter in self.parameters if parameter.kind in kinds]
 
+    def parameters_of_request(self) -> list[Parameter]:
+        """The parameters in the path and in the query."""
+        return self.of_kind("path", "query", "query_struct")
+
     def body(self) -> Any:
         """The body's type; None if the route takes no body."""
         return next((parameter.type for parameter in self.of_kind("body")), None)
@@ -116,6 +120,8 @@ def _result(hint: Any) -> tuple[Any, bool]:
         return _result(get_args(hint)[0])
     if isinstance(origin, type) and issubclass(origin, AsyncIterator):
         return _item_type(get_args(hint)[0]), True
+    if origin is ServerSentEvent:
+        return _item_type(hint), True
     return (None if hint is type(None) else hint), False
 
 

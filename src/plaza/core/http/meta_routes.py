@@ -36,7 +36,7 @@ class CachedFile:
         self.etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
         self.headers = (("etag", self.etag), ("cache-control", "no-cache"), *headers)
 
-    def response(self, request: Request) -> Response[bytes]:
+    def response(self, request: Request) -> Response[Any]:
         """The file, or 304 if the client has this version."""
         known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
         if self.etag in known or "*" in known:
@@ -103,7 +103,7 @@ def routes_for(metrics_access: MetricsAccess) -> Routes:
 
 
 @route.get("/openapi.json", access=PUBLIC, limit=None)
-async def get_openapi(request: Request, documents: ApiDocs) -> Response[Any]:
+async def get_openapi(request: Request, documents: ApiDocs) -> Response[dict[str, Any]]:
     """Get this OpenAPI document."""
     return documents.openapi.response(request)
 

@@ -14,15 +14,15 @@
 - A type that the application knows is a service.
 - Everything else is a query parameter: a scalar, or a Struct whose fields are parameters (`page: Page`).
 
-`handler_signature.py` and `argument_binding.py` read the signature once, at start. `openapi.py` describes the same
+`handler_signature.py` and `argument_binding.py` read the signature once, at start. `openapi/` describes the same
 signature.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Required, TypedDict, TypeVar, Unpack
 
 from plaza.core.errors import PlazaError
 from plaza.core.http.access import Access
@@ -46,6 +46,13 @@ class ParameterName:
     name: str
 
 
+class NeverMissing:
+    """Marks a path parameter whose value needs no declaration: an unknown one is empty, and never 404."""
+
+
+NEVER_MISSING: Final = NeverMissing()
+
+
 class Options(TypedDict, total=False):
     """The options of a route's decorator."""
 
@@ -67,8 +74,13 @@ class Options(TypedDict, total=False):
     logged: bool
     logged_fields: tuple[str, ...]  # fields of the body that the log may contain
     ignores_unknown_query: bool  # for pages: links often carry extra parameters
-    other_responses: Mapping[int, Any]  # further successful responses by status, for the OpenAPI document
+    other_responses: Mapping[int, Any]  # further responses by status, for the OpenAPI document
     on_error: ErrorResponse | None  # errors in the format of another protocol
+    # For the OpenAPI document:
+    raises: Sequence[type[PlazaError]]  # errors of the service that do not follow from the rest of the declaration
+    example: Any  # a valid body
+    example_parameters: Mapping[str, Any]  # examples by name, where those of the parameters' types do not suit
+    body_schema: Any  # the type of a body that the handler checks itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +107,10 @@ class Route:
     ignores_unknown_query: bool = False
     other_responses: Mapping[int, Any] = field(default_factory=dict)
     on_error: ErrorResponse | None = None
+    raises: Sequence[type[PlazaError]] = ()
+    example: Any = None
+    example_parameters: Mapping[str, Any] = field(default_factory=dict)
+    body_schema: Any = None
 
     @property
     def safe(self) -> bool:

@@ -21,6 +21,30 @@ MAX_ARGUMENTS: Final = 4_096
 # Enough for these commands. Parsing blocks the process, and a body of nothing but brackets takes 12 ms at this size.
 MAX_BODY_BYTES: Final = 256 * 1024
 
+Command = Annotated[
+    list[str | float | bool],
+    msgspec.Meta(min_length=1, max_length=MAX_ARGUMENTS, description="A command and its arguments."),
+]
+Commands = Annotated[
+    list[Command], msgspec.Meta(min_length=1, max_length=MAX_COMMANDS, description="Commands, run in order.")
+]
+Reply = str | int | list[Any] | None
+
+
+class CommandResult(msgspec.Struct):
+    """The result of a command, or why it was refused."""
+
+    result: Reply | msgspec.UnsetType = msgspec.UNSET
+    error: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class CommandResults(msgspec.Struct):
+    """The results in order, with the error text in the place of a refused command. API keys have no username."""
+
+    results: list[Reply]
+    username: str | None
+
+
 _OK: Final = b"OK"
 _NOT_COMMANDS: Final = "The body is not a command or an array of commands. Send a JSON array."
 _TOO_LONG: Final = f"ERR a request has at most {MAX_COMMANDS} commands and {MAX_ARGUMENTS} arguments"
@@ -97,13 +121,13 @@ def to_json(value: Any, encode: Callable[[bytes], str]) -> Any:
     return value
 
 
-def to_list(outcomes: Sequence[Outcome], encode: Callable[[bytes], str]) -> list[Any]:
+def to_list(outcomes: Sequence[Outcome], encode: Callable[[bytes], str]) -> list[Reply]:
     """The results in order, with the error text in the place of a refused command."""
     return [str(outcome) if isinstance(outcome, Refused) else to_json(outcome, encode) for outcome in outcomes]
 
 
-def to_object(outcome: Outcome, encode: Callable[[bytes], str]) -> dict[str, Any]:
+def to_object(outcome: Outcome, encode: Callable[[bytes], str]) -> CommandResult:
     """The result as an Upstash object: `{"result": …}` or `{"error": …}`."""
     if isinstance(outcome, Refused):
-        return {"error": str(outcome)}
-    return {"result": to_json(outcome, encode)}
+        return CommandResult(error=str(outcome))
+    return CommandResult(to_json(outcome, encode))

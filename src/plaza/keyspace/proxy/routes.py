@@ -17,6 +17,11 @@ from plaza.core.http.routes import Options, Routes
 from plaza.keyspace.proxy.commands import Refused
 from plaza.keyspace.proxy.encoding import (
     MAX_BODY_BYTES,
+    Command,
+    CommandResult,
+    CommandResults,
+    Commands,
+    Reply,
     as_base64,
     as_text,
     decode_command,
@@ -41,29 +46,34 @@ def _on_error(error: PlazaError, request: Request) -> Response[Any]:
     return response
 
 
-_OPTIONS = Options(
-    access=AUTHENTICATED,
-    logged=False,  # most commands are reads; the service records the writes of API keys
-    limit="proxy",
-    request_media_type=JSON,
-    body_limit=MAX_BODY_BYTES,
-    on_error=_on_error,
-)
+def _options(body_schema: Any) -> Options:
+    return Options(
+        access=AUTHENTICATED,
+        logged=False,  # most commands are reads; the service records the writes of API keys
+        limit="proxy",
+        request_media_type=JSON,
+        body_limit=MAX_BODY_BYTES,
+        body_schema=body_schema,
+        other_responses={400: CommandResult},
+        on_error=_on_error,
+    )
 
 
 def _string_encoder(request: Request) -> Callable[[bytes], str]:
     return as_base64 if request.headers.get("upstash-encoding", "").lower() == "base64" else as_text
 
 
-async def _run_one(items: list[msgspec.Raw], actor: Actor, request: Request, proxy: Proxy) -> Response[Any]:
+async def _run_one(items: list[msgspec.Raw], actor: Actor, request: Request, proxy: Proxy) -> CommandResult:
     (outcome,) = await proxy.run(actor, request.address, [decode_command(items)])
     if isinstance(outcome, Refused):
         raise outcome
-    return Response(to_object(outcome, _string_encoder(request)))
+    return to_object(outcome, _string_encoder(request))
 
 
-@route.post("/", **_OPTIONS)
-async def run_commands(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[Any]:
+@route.post("/", **_options(Command | Commands))
+async def run_commands(
+    body: bytes, actor: Actor, request: Request, proxy: Proxy
+) -> Response[CommandResult | list[Reply]]:
     """Run a command or an array of commands.
 
     One command returns `{"result": …}` or `{"error": "ERR …"}`. An array returns the results in order, with the error
@@ -71,25 +81,27 @@ async def run_commands(body: bytes, actor: Actor, request: Request, proxy: Proxy
     """
     items = parse_body(body)
     if is_single(items):
-        return await _run_one(items, actor, request, proxy)
+        return Response(await _run_one(items, actor, request, proxy))
     return Response(to_list(await proxy.run(actor, request.address, decode_commands(items)), _string_encoder(request)))
 
 
-@route.post("/redis/write", **_OPTIONS)
-async def run_redis_commands(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[Any]:
+@route.post("/redis/write", **_options(Command | Commands))
+async def run_redis_commands(
+    body: bytes, actor: Actor, request: Request, proxy: Proxy
+) -> Response[CommandResult | CommandResults]:
     """Run a command or an array of commands; an array returns `{"results": […], "username": …}`.
 
     `username` is null for the API key.
     """
     items = parse_body(body)
     if is_single(items):
-        return await _run_one(items, actor, request, proxy)
+        return Response(await _run_one(items, actor, request, proxy))
     results = to_list(await proxy.run(actor, request.address, decode_commands(items)), _string_encoder(request))
-    return Response({"results": results, "username": None if actor.via_key else actor.name})
+    return Response(CommandResults(results, None if actor.via_key else actor.name))
 
 
-@route.post("/pipeline", **_OPTIONS)
-async def run_pipeline(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[Any]:
+@route.post("/pipeline", **_options(Commands))
+async def run_pipeline(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[list[CommandResult]]:
     """Run commands in order, as Upstash clients send them.
 
     Returns `[{"result": …}, {"error": …}]`. A failed command does not stop the others.
@@ -98,8 +110,8 @@ async def run_pipeline(body: bytes, actor: Actor, request: Request, proxy: Proxy
     return Response([to_object(outcome, _string_encoder(request)) for outcome in outcomes])
 
 
-@route.post("/multi-exec", **_OPTIONS)
-async def run_transaction(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[Any]:
+@route.post("/multi-exec", **_options(Commands))
+async def run_transaction(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[list[CommandResult]]:
     """Run commands in one transaction, as Upstash clients send them. If one is refused, none is run."""
     outcomes = await proxy.transact(actor, request.address, decode_commands(parse_body(body)))
     return Response([to_object(outcome, _string_encoder(request)) for outcome in outcomes])
