@@ -13,7 +13,6 @@ recognise and skip such a value.
 
 from __future__ import annotations
 
-import re
 from typing import Final, TypeVar, overload
 
 D = TypeVar("D")
@@ -25,8 +24,6 @@ _MAX: Final = float(2**62)
 # 9999-12-31T23:59:59.999Z, the last time that `datetime` knows.
 MAX_TIME_MS: Final = 253_402_300_799_999
 
-# `float` alone would also accept "nan", "1_000" and digits of other scripts.
-_NUMBER: Final = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?\s*")
 _MAX_CHARS: Final = 400  # a longer text is not a number that a service meant
 
 
@@ -36,12 +33,14 @@ def parse_int(value: Number) -> int: ...
 def parse_int(value: Number, default: D) -> int | D: ...
 def parse_int(value: Number, default: object = 0) -> object:
     """Return a whole number, cutting a fraction off, or `default`."""
-    if isinstance(value, int):
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    if isinstance(value, str):
+        if value.isdigit() and len(value) <= 18 and value.isascii():
+            return int(value)  # exact, also above 2**53
+    elif isinstance(value, int):
         return int(value) if -_MAX < value < _MAX else default
-    text = value.decode(errors="replace") if isinstance(value, bytes) else value
-    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 18:
-        return int(text)  # exact, also above 2**53
-    number = parse_float(text, None)
+    number = parse_float(value, None)
     return default if number is None else int(number)
 
 
@@ -51,12 +50,15 @@ def parse_float(value: Number) -> float: ...
 def parse_float(value: Number, default: D) -> float | D: ...
 def parse_float(value: Number, default: object = 0.0) -> object:
     """Return a finite number, or `default`."""
-    text = value.decode(errors="replace") if isinstance(value, bytes) else value
-    if isinstance(text, str) and (len(text) > _MAX_CHARS or _NUMBER.fullmatch(text) is None):
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    # `float` alone would also accept "1_000" and digits of other scripts.
+    if value is None or (isinstance(value, str) and (len(value) > _MAX_CHARS or "_" in value or not value.isascii())):
         return default
-    if text is None:
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
         return default
-    number = float(text) if not isinstance(text, int) or -_MAX < text < _MAX else _MAX
     return number if -_MAX < number < _MAX else default  # NaN fails both comparisons
 
 

@@ -19,6 +19,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
@@ -411,6 +412,7 @@ def _id_prefix(name: str) -> str:
     return f"{list_checksum(name):08x}"
 
 
+@lru_cache(8_192)  # first pages show the same ids to many readers
 def _short_hash(id: str) -> bytes:
     return hashlib.blake2b(id.encode(), digest_size=SEEN_ID_BYTES).digest()
 

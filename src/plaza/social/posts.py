@@ -109,7 +109,7 @@ class Posts:
 
         One round trip, and only if there are any, which is rare.
         """
-        in_text = set(tags_in(content))
+        in_text = set(tags_in(content)) if listed else ()
         both = [tag for tag in map(normalize_tag, listed) if tag in in_text]
         if both:
             await self.valkey.call("HSET", POST(id), "listed_hashtags", ",".join(dict.fromkeys(both)))

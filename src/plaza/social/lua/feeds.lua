@@ -114,8 +114,7 @@ local function home_page(home, state, args, first)
 end
 
 -- One server: merges new posts of followed users from the explore feed. Returns false if there are too many.
-local function merge_explore(home, state, following, explore, at)
-  local upto = tonumber(redis.call('HGET', state, 'upto'))
+local function merge_explore(home, state, following, explore, at, upto)
   local rows = redis.call('ZRANGE', explore, text(upto - MERGE_OVERLAP_MS), '+inf', 'BYSCORE', 'LIMIT', 0, MAX_MERGED + 1,
     'WITHSCORES')
   if #rows > 2 * MAX_MERGED then return false end
@@ -139,17 +138,16 @@ command('home_open', function(keys, args)
   local at, last_import = now(args[1]), imported and redis.call('GET', imported) or ''
   complete_following(key.user(args[6]), following, recent, state, args[6], text(at))
   local follows = follows_version(recent)
-  local built_after = redis.call('HGET', state, 'imported') or ''
-  local is_current = redis.call('HGET', state, 'follows') == follows and (not imported or built_after == last_import)
+  local built_from, upto, built_after = unpack(redis.call('HMGET', state, 'follows', 'upto', 'imported'))
+  built_after = built_after or ''
+  local is_current = built_from == follows and (not imported or built_after == last_import)
   if not is_current or not is_own_home(home, state) then
     return {'build', follows, redis.call('ZREVRANGE', recent, 0, MAX_FOLLOWED_READ - 1), last_import}
   end
-  expire_home(home, state, args[2])
-  if not explore then return {'merge', redis.call('HGET', state, 'upto'), {}, follows, built_after} end
-  if not merge_explore(home, state, following, explore, at) then
-    return {'merge', redis.call('HGET', state, 'upto'), redis.call('ZREVRANGE', recent, 0, MAX_FOLLOWED_READ - 1)}
-  end
-  expire_home(home, state, args[2])
+  local is_merged = explore and merge_explore(home, state, following, explore, at, tonumber(upto))
+  expire_home(home, state, args[2]) -- after the merge, which may create the feed
+  if not explore then return {'merge', upto, {}, follows, built_after} end
+  if not is_merged then return {'merge', upto, redis.call('ZREVRANGE', recent, 0, MAX_FOLLOWED_READ - 1)} end
   cut_home(home, state)
   return home_page(home, state, args, 3)
 end)

@@ -65,8 +65,9 @@ local function tags_in(content)
   return tags
 end
 
--- Returns the tags of a post: those of the field `hashtags`, or without it those of the text.
-local function tags_of(post)
-  local hashtags, content = unpack(redis.call('HMGET', post, 'hashtags', 'content'))
-  return hashtags and split(hashtags) or tags_in(content)
+-- Returns the tags of a post from its field `hashtags`; without the field, those of its text.
+local function tags_from(post, hashtags)
+  return hashtags and split(hashtags) or tags_in(redis.call('HGET', post, 'content'))
 end
+
+local function tags_of(post) return tags_from(post, redis.call('HGET', post, 'hashtags')) end

@@ -62,7 +62,8 @@ command('update_authored', function(keys, args)
   local user, posts, followers = unpack(keys)
   local name, id, created, version = unpack(args)
   local updates_feeds = args[5] ~= 'quiet' and exists(followers)
-  local role, latest = role_of(user), profile_version(name)
+  local role_field, version_field = unpack(redis.call('HMGET', user, 'role', 'version'))
+  local role, latest = role_from(user, role_field), version_from(name, version_field)
   if created == '' then
     if redis.call('ZREM', posts, id) == 1 and updates_feeds then project('drop', id, name, clock_ms()) end
   elseif not role then
@@ -94,9 +95,10 @@ local function write_post(post, user, args, imported)
   local id, author, content, media, tags, created, at = unpack(args)
   local style = {unpack(args, 8)}
   if user then
-    style = {text(profile_version(author)), unpack(redis.call('HMGET', user, 'avatar', 'display_name', 'role'))}
+    local avatar, display_name, role, version = unpack(redis.call('HMGET', user, 'avatar', 'display_name', 'role', 'version'))
+    if not role and not exists(user) then fail('no_profile', 'You have no profile. Register first.') end
+    style = {text(version_from(author, version)), avatar, display_name, role}
   end
-  if user and not exists(user) then fail('no_profile', 'You have no profile. Register first.') end
   redis.call('HSET', post, 'id', id, 'user_id', author, 'username', author, 'content', content, 'created_at', created,
     'hashtags', tags, 'likesCount', 0, 'commentsCount', 0, 'bookmarksCount', 0, 'user_version', style[1] or 0,
     'avatar', style[2] or '', 'display_name', style[3] or '', 'user_role', style[4] or 'user')
@@ -123,11 +125,11 @@ end)
 -- Returns the author and the tags of a visible post; fails if it is missing, banned or hidden by a block.
 -- Sync (`from`) may also write to a banned post.
 local function require_post(post, blocked, blocked_by, from)
-  local author, banned = unpack(redis.call('HMGET', post, 'user_id', 'banned'))
+  local author, banned, hashtags = unpack(redis.call('HMGET', post, 'user_id', 'banned', 'hashtags'))
   local hidden = author and blocked
     and (redis.call('ZSCORE', blocked, author) or redis.call('ZSCORE', blocked_by, author))
   if not author or (banned and not from) or hidden then fail('not_found', 'No post has this id.') end
-  return author, tags_of(post)
+  return author, tags_from(post, hashtags)
 end
 
 -- Changes the text and the tags of a post and keeps the old ones. Returns false if nothing changed.
@@ -257,7 +259,7 @@ end)
 -- unlike: a banned post can be unliked too.   KEYS post, likes, recent   ARGV id, name, now   Reply {changed, likes}
 command('unlike', function(keys, args)
   local post, likes, recent, id, name, at = keys[1], keys[2], keys[3], args[1], args[2], args[3]
-  local author = redis.call('HGET', post, 'user_id')
+  local author, hashtags = unpack(redis.call('HMGET', post, 'user_id', 'hashtags'))
   if not author then fail('not_found', 'No post has this id.') end
   local changed = redis.call('SREM', likes, name)
   local size = redis.call('SCARD', likes)
@@ -265,7 +267,7 @@ command('unlike', function(keys, args)
     redis.call('ZREM', recent, name)
     redis.call('HSET', post, 'likesCount', size)
     project('liking', id, name)
-    project_engagement(id, author, tags_of(post), at)
+    project_engagement(id, author, tags_from(post, hashtags), at)
   end
   return {changed, size}
 end)

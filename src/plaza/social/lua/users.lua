@@ -33,12 +33,14 @@ local function update_time(recent, member, at, source)
   return true
 end
 
--- Returns a user's role. Another service may have written the profile: without a valid role it is `user`.
-local function role_of(user)
-  local role = redis.call('HGET', user, 'role')
+-- Returns a user's role from the profile's field. Another service may have written the profile: without a valid role it
+-- is `user`.
+local function role_from(user, role)
   if IS_ROLE[role] then return role end
   return exists(user) and 'user' or nil
 end
+
+local function role_of(user) return role_from(user, redis.call('HGET', user, 'role')) end
 
 projection('leader', function(name)
   local board = key.models_top_engagement()
@@ -58,11 +60,13 @@ projection('registries', function(name)
   return {entry(key.users_regular(), 'user'), entry(key.users_models(), 'model'), projections.leader(name)}
 end)
 
--- Returns the number of changes of the fields that posts copy. Earlier releases stored it in the profile.
-local function profile_version(name)
-  local stored = redis.call('GET', key.user_version(name)) or redis.call('HGET', key.user(name), 'version')
-  return math.floor(finite(stored, 0))
+-- Returns the number of changes of the fields that posts copy. Earlier releases stored it in the profile's field
+-- `version`.
+local function version_from(name, field)
+  return math.floor(finite(redis.call('GET', key.user_version(name)) or field, 0))
 end
+
+local function profile_version(name) return version_from(name, redis.call('HGET', key.user(name), 'version')) end
 
 -- Queues the update of the profile copies in older posts.
 projection('restyle', function(name)
