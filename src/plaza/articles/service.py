@@ -8,6 +8,7 @@ with groups five.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 from plaza.articles.keys import (
@@ -179,9 +180,15 @@ def _required_author(actor: Actor) -> str:
 
 def _article_from_row(id: int, row: list[Any]) -> Article:
     title, link, author, time, votes, groups, vote = row
-    posted, count = parse_seconds(time), parse_int(votes)  # another service may have written them
     names = sorted(groups.split(",")) if groups else []
-    return Article(id, title, link, author, posted, count, score(posted, count), names, _VOTES[vote])
+    return Article(id, title, link, author, *_numbers(time, votes), names, _VOTES[vote])
+
+
+@lru_cache(8_192)  # pages show the same articles again and again
+def _numbers(time: str, votes: str) -> tuple[float, int, float]:
+    """An article's time, votes and score. Another service may have written them."""
+    posted, count = parse_seconds(time), parse_int(votes)
+    return posted, count, score(posted, count)
 
 
 _VOTES: dict[str, Direction | None] = {"up": "up", "down": "down", "none": None}

@@ -188,7 +188,7 @@ class PostReader:
         if view.viewer is None:
             return []
         me = view.viewer.name
-        liked = self.functions.query_command("social_liked", [POST_LIKES(id) for id in ids], me)
+        liked = self.functions.query_command("social_liked", [], me, *ids)
         return [liked, ("ZMSCORE", USER_BOOKMARKED(me), *ids)]
 
     async def _from_cluster(self, view: ReadView, ids: Sequence[str]) -> list[FeedItem | None]:

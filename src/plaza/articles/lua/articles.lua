@@ -165,10 +165,12 @@ end)
 -- An article as one viewer sees it, or false:
 -- {title, link, author, time, votes, groups joined by commas, viewer's vote}
 local function read(viewer, article, in_groups, up, down)
-  local fields = redis.call('HMGET', article, 'title', 'link', 'author', 'time', 'votes')
-  local title, link, author, time, votes = unpack(fields)
-  if not title and redis.call('EXISTS', article) == 0 then return false end
-  local row = {title or '', link or '', author or '', time or '', votes_of(votes, up, down)}
+  local row = redis.call('HMGET', article, 'title', 'link', 'author', 'time', 'votes')
+  if not (row[1] and row[2] and row[3] and row[4]) then
+    if not row[1] and redis.call('EXISTS', article) == 0 then return false end
+    for i = 1, 4 do row[i] = row[i] or '' end
+  end
+  row[5] = votes_of(row[5], up, down)
   row[6] = table.concat(redis.call('SMEMBERS', in_groups), ',')
   row[7] = viewer ~= '' and vote_of(up, down, 'user:' .. viewer) or 'none'
   return row

@@ -249,10 +249,10 @@ command('complete_likes', function(keys, args)
   project_engagement(id, author, tags_of(post), at)
 end)
 
--- liked: return which posts a user likes. One server only.   KEYS likes, …   ARGV name   Reply {1 or 0, …}
-query('liked', function(keys, args)
+-- liked: return which posts a user likes. One server only.   ARGV name, id, …   Reply {1 or 0, …}
+query('liked', function(_, args)
   local flags = {}
-  for i, likes in ipairs(keys) do flags[i] = redis.call('SISMEMBER', likes, args[1]) end
+  for i = 2, #args do flags[i - 1] = redis.call('SISMEMBER', key.post_likes(args[i]), args[1]) end
   return flags
 end)
 
