@@ -24,6 +24,7 @@ _SAMPLE_IDS: Final = (
     "food",
     "5",
     POST,
+    "f" * 16,
     "a" * 32,
     "c" * 40,
     "d" * 64,
