@@ -24,6 +24,7 @@ import structlog
 from plaza.core import valkey_memory
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
+from plaza.core.event_streams import all_streams
 from plaza.core.events import EVENTS, Consumer, Event, Events
 from plaza.core.functions import Functions
 from plaza.core.leases import JOBS, LEASE_SECONDS, Lease, Leases
@@ -112,7 +113,9 @@ class Worker:
         }
         self._loops |= {name: TurnLoop(turn) for name, turn in (turns or {}).items()}
         for consumer in consumers:
-            self._loops[f"{consumer.stream}/{consumer.group}"] = StreamConsumer(functions, events, consumer, self.name)
+            for stream in all_streams(consumer.stream):
+                loop = StreamConsumer(functions, events, consumer, stream, self.name)
+                self._loops[f"{stream.key}/{consumer.group}"] = loop
 
     async def run(self) -> None:
         log.info("worker_started", worker=self.name, jobs=len(self._loops))

@@ -11,16 +11,22 @@ import pytest
 import structlog
 
 from plaza.core import events as events_module
-from plaza.core import keys as core
 from plaza.core import metrics
 from plaza.core.errors import Unavailable
+from plaza.core.event_streams import EventStream, stream_of
 from plaza.core.events import EVENTS, Consumer, Event, Events
-from plaza.core.functions import Functions, Library
-from plaza.core.keyspace import Catalogue, Key
+from plaza.core.functions import Functions
 from plaza.core.stream_consumer import StreamConsumer
 from plaza.core.valkey import Valkey
 from tests.timeouts import within_time_limit
 from tests.waiting import eventually
+
+OWNER = "ana"
+
+
+def news() -> EventStream:
+    """Return the stream with the events of the owner, in the layout of the running test."""
+    return stream_of("news", OWNER)
 
 
 @pytest.fixture
@@ -60,7 +66,7 @@ def handler() -> RecordingHandler:
 
 @contextlib.asynccontextmanager
 async def reading(events: Events, consumer: Consumer, name: str = "one") -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(StreamConsumer(events._functions, events, consumer, name).run())
+    task = asyncio.create_task(StreamConsumer(events._functions, events, consumer, news(), name).run())
     try:
         yield task
     finally:
@@ -69,7 +75,7 @@ async def reading(events: Events, consumer: Consumer, name: str = "one") -> Asyn
 
 
 async def emit_numbers(events: Events, count: int, first: int = 0) -> None:
-    await asyncio.gather(*(events.emit("news", n=n) for n in range(first, first + count)))
+    await asyncio.gather(*(events.emit("news", OWNER, n=n) for n in range(first, first + count)))
 
 
 def number(metric: str, labels: dict[str, str]) -> float:
@@ -77,7 +83,7 @@ def number(metric: str, labels: dict[str, str]) -> float:
 
 
 async def pending_count(redis_client: Any, group: str = "g") -> int:
-    return int((await redis_client.xpending(core.EVENTS("news"), group))["pending"])
+    return int((await redis_client.xpending(news().key, group))["pending"])
 
 
 async def test_every_group_handles_every_event_in_order(events: Events, redis_client: Any) -> None:
@@ -109,21 +115,9 @@ async def test_an_event_has_its_fields_and_is_counted(events: Events, handler: R
 
     handler.before = record
     async with reading(events, Consumer("news", "g", handler)):
-        made = await events.emit("news", n=7, who="ana", what="héllo")
+        made = await events.emit("news", OWNER, n=7, who="ana", what="héllo")
         await eventually(lambda: number("plaza_events_handled_total", labels) == before + 1)
     assert got == [Event("news", made, {"n": "7", "who": "ana", "what": "héllo"}, 1)]
-
-
-async def test_an_event_of_a_command_is_handled(valkey: Valkey, handler: RecordingHandler) -> None:
-    """On one server it is added in the same atomic step; on a cluster as a projection, before the call returns."""
-    lua = "command('tell', function(keys, args) event('news', 'n', args[1]) return redis.call('INCR', keys[1]) end)"
-    shelf = Key("shelf:<shelf>", "string", "Things on a shelf.", owner="shelf")
-    functions = Functions(valkey, [EVENTS, Library("shelf", Catalogue("shelf", {"shelf": shelf}, {"shelf": "."}), lua)])
-    await functions.load()
-    assert await functions.run("shelf_tell", [shelf("a")], 5) == 1
-    async with reading(Events(functions), Consumer("news", "g", handler)):
-        await handler.until(1)
-    assert handler.numbers == [5]
 
 
 async def test_a_failed_event_is_retried_and_does_not_block_others(
@@ -155,7 +149,7 @@ async def test_an_event_that_keeps_failing_is_moved_to_the_dead_events(
     async with reading(events, Consumer("news", "g", handler, max_tries=3, retry_seconds=0.02)):
         await emit_numbers(events, 2)
         await eventually(lambda: number("plaza_events_dead_total", labels) == dead_before + 1)
-    (dead,) = await redis_client.xrange(core.EVENTS_DEAD("news"))
+    (dead,) = await redis_client.xrange(news().dead_key)
     assert dead[1].pop("dead_id")
     assert dead[1] == {"n": "0", "dead_group": "g", "dead_tries": "3", "dead_reason": "ValueError: no such post"}
     assert await pending_count(redis_client) == 0
@@ -169,13 +163,13 @@ async def test_a_dead_event_can_be_revived(events: Events, handler: RecordingHan
     handler.before = fail
     async with reading(events, Consumer("news", "g", handler, max_tries=1)):
         await emit_numbers(events, 1)
-        dead = await eventually(lambda: redis_client.xrange(core.EVENTS_DEAD("news")))
+        dead = await eventually(lambda: redis_client.xrange(news().dead_key))
         handler.before = None
-        assert await events.revive("news", dead[0][0])
+        assert await events.revive(news(), dead[0][0])
         await handler.until(1)
     assert handler.numbers == [0]
-    assert await redis_client.xlen(core.EVENTS_DEAD("news")) == 0
-    assert await events.revive("news", dead[0][0]) is None
+    assert await redis_client.xlen(news().dead_key) == 0
+    assert await events.revive(news(), dead[0][0]) is None
 
 
 async def test_a_handler_that_exceeds_its_timeout_is_cancelled_and_retried(
@@ -210,16 +204,16 @@ async def test_events_wait_while_a_service_is_unavailable(
             await emit_numbers(events, 3)
             await handler.until(3)
     assert sorted(handler.numbers) == [0, 1, 2]
-    assert not await redis_client.exists(core.EVENTS_DEAD("news"))
+    assert not await redis_client.exists(news().dead_key)
     assert [line["event"] for line in logs].count("event_handler_unavailable") == 1
 
 
 async def test_events_of_a_dead_consumer_are_claimed(
     events: Events, handler: RecordingHandler, redis_client: Any
 ) -> None:
-    await events.ensure_group("news", "g")
+    await events.ensure_group(news(), "g")
     await emit_numbers(events, 3)
-    await redis_client.xreadgroup("g", "dead consumer", {core.EVENTS("news"): ">"}, count=2)
+    await redis_client.xreadgroup("g", "dead consumer", {news().key: ">"}, count=2)
     async with reading(events, Consumer("news", "g", handler, stale_seconds=0.3)):
         await handler.until(3)
     assert dict(zip(handler.numbers, handler.tries, strict=True)) == {2: 1, 0: 2, 1: 2}
@@ -229,13 +223,13 @@ async def test_events_of_a_dead_consumer_are_claimed(
 async def test_an_event_that_kills_its_consumers_is_moved_to_the_dead_events(
     events: Events, handler: RecordingHandler, redis_client: Any
 ) -> None:
-    await events.ensure_group("news", "g")
+    await events.ensure_group(news(), "g")
     await emit_numbers(events, 1)
-    ((_, ((event_id, _),)),) = _pairs(await redis_client.xreadgroup("g", "dead 1", {core.EVENTS("news"): ">"}))
-    await redis_client.xclaim(core.EVENTS("news"), "g", "dead 2", 0, [event_id])
+    ((_, ((event_id, _),)),) = _pairs(await redis_client.xreadgroup("g", "dead 1", {news().key: ">"}))
+    await redis_client.xclaim(news().key, "g", "dead 2", 0, [event_id])
     consumer = Consumer("news", "g", handler, max_tries=2, stale_seconds=0.1)
     async with reading(events, consumer):
-        dead = await eventually(lambda: redis_client.xrange(core.EVENTS_DEAD("news")))
+        dead = await eventually(lambda: redis_client.xrange(news().dead_key))
     assert dead[0][1]["dead_reason"] == "Its consumer died or stalled every time."
     assert handler.numbers == []
 
@@ -281,16 +275,16 @@ async def test_a_consumer_that_stops_releases_its_events_at_once(events: Events,
 async def test_trim_removes_only_events_that_every_group_has_handled(
     events: Events, handler: RecordingHandler, redis_client: Any
 ) -> None:
-    await events.ensure_group("news", "slow")
+    await events.ensure_group(news(), "slow")
     await emit_numbers(events, 1000)
     async with reading(events, Consumer("news", "g", handler)):
         await handler.until(1000)
     assert await events.trim("news") == 0  # one group has read nothing yet
-    read = _pairs(await redis_client.xreadgroup("slow", "c", {core.EVENTS("news"): ">"}, count=600))[0][1]
+    read = _pairs(await redis_client.xreadgroup("slow", "c", {news().key: ">"}, count=600))[0][1]
     assert await events.trim("news") == 0  # delivered, but not acknowledged
-    await redis_client.xack(core.EVENTS("news"), "slow", *(entry[0] for entry in read[:500]))
+    await redis_client.xack(news().key, "slow", *(entry[0] for entry in read[:500]))
     assert 400 <= await events.trim("news") <= 500  # Valkey removes whole blocks of a hundred
-    left = [entry[0] for entry in await redis_client.xrange(core.EVENTS("news"))]
+    left = [entry[0] for entry in await redis_client.xrange(news().key)]
     assert set(left) >= {entry[0] for entry in read[500:]}
     assert len(left) >= 500
 
@@ -299,15 +293,15 @@ async def test_a_stream_without_readers_is_bounded_and_logs_lost_events(
     events: Events, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events_module, "TRIM_STEP", 300)
-    await events.ensure_group("news", "absent")
+    await events.ensure_group(news(), "absent")
     await emit_numbers(events, 1000)
     before = number("plaza_events_dropped_total", {"stream": "news"})
     with structlog.testing.capture_logs() as logs:
         removed = await events.trim("news", max_events=200)
-    assert 200 <= await redis_client.xlen(core.EVENTS("news")) <= 300
+    assert 200 <= await redis_client.xlen(news().key) <= 300
     assert logs[0]["event"] == "stream_full_events_lost"
     assert number("plaza_events_dropped_total", {"stream": "news"}) == before + removed
-    newest = await redis_client.xrevrange(core.EVENTS("news"), count=1)
+    newest = await redis_client.xrevrange(news().key, count=1)
     assert newest[0][1] == {"n": "999"}
 
 
@@ -315,22 +309,20 @@ async def test_idle_consumers_are_removed_unless_they_have_pending_events(
     events: Events, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events_module, "CONSUMER_GONE_MS", 20)
-    await events.ensure_group("news", "g")
+    await events.ensure_group(news(), "g")
     await emit_numbers(events, 1)
-    await redis_client.xreadgroup("g", "died with pending events", {core.EVENTS("news"): ">"})
-    await redis_client.xgroup_createconsumer(core.EVENTS("news"), "g", "left")
+    await redis_client.xreadgroup("g", "died with pending events", {news().key: ">"})
+    await redis_client.xgroup_createconsumer(news().key, "g", "left")
     await asyncio.sleep(0.05)
     await events.trim("news")
-    assert [c["name"] for c in await redis_client.xinfo_consumers(core.EVENTS("news"), "g")] == [
-        "died with pending events"
-    ]
+    assert [c["name"] for c in await redis_client.xinfo_consumers(news().key, "g")] == ["died with pending events"]
 
 
 async def test_a_deleted_stream_is_created_again(events: Events, handler: RecordingHandler, redis_client: Any) -> None:
     await emit_numbers(events, 1)
     async with reading(events, Consumer("news", "g", handler)) as first:
         await handler.until(1)
-        await redis_client.delete(core.EVENTS("news"))
+        await redis_client.delete(news().key)
         async with within_time_limit():
             await asyncio.wait([first])
     async with reading(events, Consumer("news", "g", handler)):

@@ -10,7 +10,6 @@ import pytest
 from plaza.core import functions as functions_module
 from plaza.core.errors import PlazaError
 from plaza.core.functions import Constant, Functions, Library, OutdatedProcess
-from plaza.core.keys import EVENTS
 from plaza.core.keyspace import Catalogue
 from plaza.core.valkey import REQUEST_USAGE, ReplyError, RequestUsage, Valkey
 from tests.core.ledger import BOX_ITEMS, BOXES_TOP, LIBRARY, SHELVES_TOP
@@ -70,11 +69,6 @@ async def test_fail_in_lua_raises_the_python_error_and_changes_nothing(functions
     assert await redis_client.exists(BOX_ITEMS("b1")) == 0
 
 
-async def test_an_event_is_added_in_the_same_step(functions: Functions, redis_client: Any) -> None:
-    await functions.run("ledger_emit", [BOX_ITEMS("b1")], "b1")
-    assert [fields for _, fields in await redis_client.xrange(EVENTS("ledger"))] == [{"box": "b1"}]
-
-
 async def test_loading_again_changes_nothing(functions: Functions, valkey: Valkey) -> None:
     before = await library_names(valkey)
     await functions.load()
@@ -111,8 +105,8 @@ async def test_a_new_generation_stops_old_processes(
 
 
 async def test_two_projections_of_one_name_are_refused(valkey: Valkey) -> None:
-    twice = dataclasses.replace(LIBRARY, lua=LIBRARY.lua + "\nprojection('event', function() end)")
-    with pytest.raises(ValueError, match="Projection defined twice: event"):
+    twice = dataclasses.replace(LIBRARY, lua=LIBRARY.lua + "\nprojection('ranked', function() end)")
+    with pytest.raises(ValueError, match="Projection defined twice: ranked"):
         Functions(valkey, [twice])
 
 

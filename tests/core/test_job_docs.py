@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,11 +18,13 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.parametrize("page", ["jobs.md", "sql.md"])
-def test_the_examples_of_the_docs_run(page: str) -> None:
+def test_the_examples_of_the_docs_run(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
     assert blocks
     for block in blocks:
-        exec(compile(block, page, "exec"), {})
+        module = ModuleType("example")
+        monkeypatch.setitem(sys.modules, "example", module)
+        exec(compile(block, page, "exec"), module.__dict__)
 
 
 def test_the_numbers_in_the_docs_match_the_code() -> None:

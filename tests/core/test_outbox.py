@@ -10,11 +10,13 @@ import contextlib
 import itertools
 import json
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from plaza.core.event_streams import EventStream, all_streams
+from plaza.core.events import Event
 from plaza.core.functions import Functions
 from plaza.core.keys import PENDING
 from plaza.core.keyspace import Layout, use_layout
@@ -102,6 +104,22 @@ def assert_projections_match(redis_client: Any, shelf_of: dict[str, str]) -> Non
     ranked = dict(redis_client.zrange(SHELVES_TOP(), 0, -1, withscores=True))
     assert ranked == {shelf: sum(boxes.values()) for shelf, boxes in shelves.items()}
     assert pending_keys(redis_client) == []
+    assert_replay_gives_source_data(redis_client, shelf_of)
+
+
+def assert_replay_gives_source_data(redis_client: Any, boxes: Iterable[str]) -> None:
+    """Replaying the events gives the items of each box; none was published twice or is still queued."""
+    replayed: dict[str, dict[str, int]] = {box: {} for box in boxes}
+    events = [event for stream in all_streams("ledger") for event in read_stream(redis_client, stream)]
+    for event in events:
+        replayed[event.subject][event.data["item"]] = event.data["quantity"]
+    assert replayed == {box: {i: int(q) for i, q in redis_client.hgetall(BOX_ITEMS(box)).items()} for box in boxes}
+    assert len({event.id for event in events}) == len(events)
+    assert list(redis_client.scan_iter("unpublished:*")) == []
+
+
+def read_stream(redis_client: Any, stream: EventStream) -> list[Event]:
+    return [Event(stream.name, entry_id, fields) for entry_id, fields in redis_client.xrange(stream.key)]
 
 
 def pending_keys(redis_client: Any) -> list[str]:

@@ -20,6 +20,7 @@ from sqlalchemy import text
 
 from plaza.core import keys as core
 from plaza.core.errors import Unavailable
+from plaza.core.event_streams import stream_of
 from plaza.core.events import Events
 from plaza.core.functions import Functions
 from plaza.core.keyspace import Layout, use_layout
@@ -110,21 +111,21 @@ async def test_no_event_is_lost_however_often_its_consumers_are_killed(
     place: Server | Cluster, functions: Functions, redis_client: Any, tmp_path: Path
 ) -> None:
     events = Events(functions)
-    await events.ensure_group("work", "bench")
+    await events.ensure_group(stream_of("work", "ana"), "bench")
     for n in range(400):
-        await events.emit("work", n=n)
+        await events.emit("work", "ana", n=n)
     async with started("events", place, tmp_path) as survivor:
         for round_ in range(1, 3):
             async with started("events", place, tmp_path) as victim:
                 await eventually(partial(_grown, redis_client, await redis_client.llen(LEDGER("events")) + 20))
                 victim.send(signal.SIGKILL)
                 await victim.process.wait()
-            assert len(await redis_client.xinfo_consumers(core.EVENTS("work"), "bench")) <= round_ + 1
+            assert len(await redis_client.xinfo_consumers(stream_of("work", "ana").key, "bench")) <= round_ + 1
         await eventually(lambda: _settled(redis_client))
         assert survivor.process.returncode is None
     handled = {int(n) for n in await redis_client.lrange(LEDGER("events"), 0, -1)}
     assert handled == set(range(400))
-    assert not await redis_client.exists(core.EVENTS_DEAD("work"))
+    assert not await redis_client.exists(stream_of("work", "ana").dead_key)
 
 
 async def _grown(redis_client: Any, size: int) -> bool:
@@ -132,7 +133,7 @@ async def _grown(redis_client: Any, size: int) -> bool:
 
 
 async def _settled(redis_client: Any) -> bool:
-    (group,) = await redis_client.xinfo_groups(core.EVENTS("work"))
+    (group,) = await redis_client.xinfo_groups(stream_of("work", "ana").key)
     return bool(group["pending"] == 0 and group["lag"] == 0)
 
 
@@ -142,12 +143,12 @@ async def test_a_stopped_worker_hands_over_at_once(
     """SIGINT, as Ctrl-C sends it: asyncio cancels the worker."""
     async with started("events", place, tmp_path) as worker:
         for n in range(200):
-            await Events(functions).emit("work", n=n)
+            await Events(functions).emit("work", "ana", n=n)
         await eventually(lambda: _grown(redis_client, 5))
         worker.send(signal.SIGINT)
         async with within_time_limit():
             await worker.process.wait()
-        idle = await redis_client.xpending_range(core.EVENTS("work"), "bench", "-", "+", 100)
+        idle = await redis_client.xpending_range(stream_of("work", "ana").key, "bench", "-", "+", 100)
         # Events that it fetched but did not handle look stale at once, so no worker waits for them.
         assert all(
             entry["time_since_delivered"] >= STALE_SECONDS * 1000 and entry["times_delivered"] == 0 for entry in idle
@@ -201,7 +202,7 @@ async def test_a_failing_job_does_not_stop_others(functions: Functions) -> None:
     timers = [Timer("good", 0.05, good), Timer("bad", 0.05, bad, retry_seconds=0.01)]
     with structlog.testing.capture_logs() as logs:
         async with working(Worker(functions, timers, [Consumer("work", "bench", handle, retry_seconds=0.01)])):
-            await Events(functions).emit("work", n=1)
+            await Events(functions).emit("work", "ana", n=1)
             await eventually(lambda: runs["good"] >= 3 and runs["bad"] >= 3 and len(handled) >= 3)
     assert {line["event"] for line in logs} >= {"job_failed", "event_failed"}
 
@@ -261,7 +262,7 @@ async def test_a_worker_continues_after_valkey_was_killed_and_restarted(append_o
         await functions.load()
         worker = Worker(functions, [Timer("often", 0.1, job)], [Consumer("work", "bench", handle)])
         async with working(worker):
-            await Events(functions).emit("work", n=1)
+            await Events(functions).emit("work", "ana", n=1)
             await eventually(lambda: runs and handled == ["1"])
             server.stop(signal.SIGKILL)
             await asyncio.sleep(0.3)
@@ -275,7 +276,7 @@ async def test_a_worker_continues_after_valkey_was_killed_and_restarted(append_o
 
 async def _emitted(functions: Functions) -> bool:
     with contextlib.suppress(Unavailable):
-        return bool(await Events(functions).emit("work", n=2))
+        return bool(await Events(functions).emit("work", "ana", n=2))
     return False
 
 
@@ -286,10 +287,10 @@ async def test_a_deleted_stream_is_created_again(functions: Functions, redis_cli
         handled.append(event.fields["n"])
 
     async with working(Worker(functions, [], [Consumer("work", "bench", handle)])):
-        await Events(functions).emit("work", n=1)
+        await Events(functions).emit("work", "ana", n=1)
         await eventually(lambda: handled == ["1"])
-        await redis_client.delete(core.EVENTS("work"))
-        await Events(functions).emit("work", n=2)
+        await redis_client.delete(stream_of("work", "ana").key)
+        await Events(functions).emit("work", "ana", n=2)
         await eventually(lambda: handled == ["1", "2"])
 
 

@@ -18,8 +18,8 @@ API_KEY = "k" * 32
 OPERATOR = {"x-api-key": API_KEY}
 ACCOUNT = {"username": "activeuser", "password": "correct horse"}
 
-# Keys that keep the old name: its revocation, and keys that expire within hours.
-ALLOWED_PREFIXES = ("tokens:cutoffs", "limit:", "idempotency:", "challenges:turn:", "snapshot:")
+# Keys that keep the old name: its revocation, events until they are trimmed, and keys that expire within hours.
+ALLOWED_PREFIXES = ("tokens:cutoffs", "events:", "limit:", "idempotency:", "challenges:turn:", "snapshot:")
 
 
 def traces(data_dir: Path, name: str) -> list[str]:

@@ -23,14 +23,19 @@ class FamilyFinder(Protocol):
 
 ALL = join_catalogues([keys.CATALOGUE, CATALOGUE])
 
+# What happened stays in the streams, whatever happens later.
+HISTORY = (keys.EVENTS, keys.EVENTS_SHARD, keys.PUBLISHED)
+
 
 async def read_all(redis_client: Any, families: FamilyFinder = ALL) -> Keyspace:
-    """Read all keys. Returns values by family name, then by the ids in the key name."""
+    """Read all keys but events. Returns values by family name, then by the ids in the key name."""
     names = {key: name for name, key in families}
     keyspace: Keyspace = {name: {} for name in names.values()}
     for key in await _keys(redis_client):
         match = families.match(key)
         assert match is not None, f"no catalogue declares {key}"
+        if match.key in HISTORY:
+            continue
         keyspace[names[match.key]][match.parts] = await _value(redis_client, key, match.key.type)
     return keyspace
 

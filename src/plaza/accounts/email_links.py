@@ -61,13 +61,13 @@ class Emails:
         await self._limiter.take("mail", actor.name, client)
         await self._credentials.set_email(actor.name, address)
         await self._log.record(actor.name, "email_changed", client)
-        await self._events.emit(STREAM, purpose="verify", username=actor.name, address=address)
+        await self._events.emit(STREAM, address, purpose="verify", username=actor.name, address=address)
 
     async def request_reset(self, email: str, client: str | None) -> None:
         """Ask for a reset mail to an address, whether it has accounts or not. Two round trips."""
         address = normalize_address(email)
         await self._limiter.take("mail", digest(address), client)
-        await self._events.emit(STREAM, purpose="reset", address=address)
+        await self._events.emit(STREAM, address, purpose="reset", address=address)
 
     async def verify(self, token: str, client: str | None) -> OneTimeLink:
         """Confirm the address of a link. Raises `EmailChanged` if the profile has another address by now."""

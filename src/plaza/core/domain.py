@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from plaza.core.auth import Actor, Auth
 from plaza.core.clock import Clock
 from plaza.core.errors import Unauthenticated
-from plaza.core.events import Consumer
+from plaza.core.events import Consumer, EventData
 from plaza.core.functions import Functions, Library
 from plaza.core.http.routes import Routes
 from plaza.core.invariants import Inspector, Invariants
@@ -152,6 +152,7 @@ class Domain:
     routes: Sequence[Routes]
     build: Callable[[Core], Parts]
     invariants: Invariants = field(default_factory=Invariants)  # those that the catalogue cannot declare
+    events: Sequence[type[EventData]] = ()  # the types that it emits
 
     @property
     def name(self) -> str:

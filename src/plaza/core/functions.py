@@ -1,10 +1,10 @@
 """Builds and loads the Lua libraries of domains, and calls their commands and queries.
 
-A library is its constants and key names, the prelude and the domain's own Lua, in that order. Its functions have names
-that end in a hash of the whole source, so a process always runs exactly the code it was shipped with. During a
-rolling upgrade old and new libraries exist side by side. That is safe while both mean the same by the keys. When a
-change breaks that, raise `GENERATION`: the first new process removes the libraries of older generations, and an older
-process fails with 503 instead of running old code on new keys.
+A library is its constants and key names, the prelude (three files of `core`) and the domain's own Lua, in that order.
+Its functions have names that end in a hash of the whole source, so a process always runs exactly the code it was
+shipped with. During a rolling upgrade old and new libraries exist side by side. That is safe while both mean the same
+by the keys. When a change breaks that, raise `GENERATION`: the first new process removes the libraries of older
+generations, and an older process fails with 503 instead of running old code on new keys.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 from plaza.core import keys as core
 from plaza.core.errors import PlazaError, Unavailable
+from plaza.core.event_streams import SHARDS
 from plaza.core.keyspace import Catalogue, Layout, join_catalogues
 from plaza.core.outbox import Outbox
 from plaza.core.outbox_recovery import OutboxRecovery
@@ -34,7 +35,7 @@ GENERATION = 1
 PROJECTION_MS = 5_000
 
 _PROJECTION = re.compile(r"^projection\('(\w+)'", re.MULTILINE)
-PRELUDE = files("plaza.core").joinpath("prelude.lua").read_text()
+PRELUDE = "".join((files("plaza.core") / f"{name}.lua").read_text() for name in ("prelude", "emission", "outbox"))
 
 
 class OutdatedProcess(Unavailable):
@@ -82,6 +83,8 @@ class Library:
             "LIBRARY": self.name,
             "PROJECTION_MS": projection_ms,
             "CLUSTERED": layout is Layout.BRACES,
+            "EVENT_SHARDS": SHARDS,
+            "EMITS": True,  # a benchmark compares with False
             **self.constants,
         }
         head = "".join(f"local {name} = {_lua_literal(value)}\n" for name, value in constants.items())

@@ -27,20 +27,57 @@ PENDING_SLOT = Key(
 EVENTS = Key(
     "events:<stream>",
     "stream",
-    "Events for consumer groups.",
-    contains="event",
-    owner="stream",
-    lifetime="an event is removed when every group has handled it",
+    "On one server: the events of a domain, in the order in which they happened.",
+    contains="event: `type`, `subject`, `time`, `data` (JSON), and `origin` and `id` if it has them",
+    lifetime="`PLAZA_EVENTS_DAYS`, at most `PLAZA_EVENTS_MAX` events",
     read=KeyAccess.ADMIN,
 )
 EVENTS_DEAD = Key(
     "events:<stream>:dead",
     "stream",
-    "Events that failed too often, with the reason.",
+    "On one server: events that failed too often, with the reason.",
     contains="the event, with `dead_group`, `dead_id`, `dead_tries` and `dead_reason`",
-    owner="stream",
     lifetime="the newest 10,000",
     read=KeyAccess.ADMIN,
+)
+EVENTS_SHARD = Key(
+    "events:<shard>:<stream>",
+    "stream",
+    "On a cluster: a sixteenth of the events of a domain. The events of one owner are in one shard, in order.",
+    contains="event, as in `events:<stream>`; its `id` is always given",
+    owner="shard",
+    lifetime="as `events:<stream>`",
+    read=KeyAccess.ADMIN,
+)
+EVENTS_SHARD_DEAD = Key(
+    "events:<shard>:<stream>:dead",
+    "stream",
+    "On a cluster: events of a shard that failed too often, with the reason.",
+    contains="as `events:<stream>:dead`",
+    owner="shard",
+    lifetime="the newest 10,000",
+    read=KeyAccess.ADMIN,
+)
+UNPUBLISHED = Key(
+    "unpublished:<library>:<owner>",
+    "list",
+    "On a cluster: the events of an owner that are not in their shard yet, oldest first.",
+    contains="JSON: epoch, number, `type`, `subject`, `time`, `data`, `origin`",
+    owner="owner",
+    lifetime="until they are published, as the outbox entries beside them",
+    read=KeyAccess.NONE,
+)
+PUBLISHED = Key(
+    "published:<shard>:<library>:<digest>",
+    "hash",
+    "On a cluster: the last event of an owner that was appended to the shard, so that none is appended twice.",
+    contains="epoch → number; `<digest>` is the SHA-1 of the owner",
+    element_regex="[0-9a-f]+-[0-9]+",
+    value_regex="<count>",
+    owner="shard",
+    lifetime="a minute after the last event",
+    ttl_seconds=60,
+    read=KeyAccess.NONE,
 )
 LEASE = Key(
     "lease:<job>",
@@ -170,6 +207,8 @@ CATALOGUE = Catalogue.from_module(
         "owner": r"[^{}]+",
         "slot": "[0-9a-z]{1,4}",
         "stream": "[a-z_]+",
+        "shard": "[0-9]{1,2}",
+        "digest": "[0-9a-f]{40}",
         "job": "[a-z0-9_.]+",
         "kind": "[a-z]+",
         "subject": "[A-Za-z0-9._-]{1,64}|~[0-9a-f]{32}",

@@ -1,10 +1,11 @@
 """Completes commands on a cluster: applies their projection updates to keys of other owners.
 
 A command changes its owner's source data, writes an outbox entry beside it in the same atomic step, and returns the
-projection updates (`prelude.lua` computes them). The caller applies the updates and settles the entry:
+projection updates (`outbox.lua` computes them). The caller applies the updates and settles the entry:
 
     1  command         source data and outbox entry, on the owner's node
-    2  apply           each update on its own node, in parallel; commands of other owners start here too
+    2  apply           each update on its own node, in parallel; commands of other owners start here too, and events
+                       are published
     3  settle          removes the entry, or returns updates that must be computed again
 
 If the caller dies, the entry stays, and a worker recovers it (`outbox_recovery.py`). A node rejects an update that
@@ -28,6 +29,7 @@ from typing import Any
 
 from plaza.core import keys as core
 from plaza.core.errors import Conflict, Unavailable
+from plaza.core.event_publisher import EventPublisher, Publication
 from plaza.core.valkey import Arg, Valkey
 from plaza.core.valkey.slots import SLOTS, hash_tag, key_slot
 
@@ -79,6 +81,7 @@ class Outbox:
         self._valkey = valkey
         self.operation_ids = map(f"{secrets.token_hex(6)}-{{}}".format, itertools.count())
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._publisher = EventPublisher(self._run_with_retries)
 
     async def run(self, command: str, keys: Sequence[str], args: Sequence[Arg], deadline: str = "") -> Any:
         """Run a command and settle it. At most five sequential round trips without contention."""
@@ -132,19 +135,22 @@ class Outbox:
 
     async def _apply_and_settle(self, entry: OutboxEntry, updates: PendingUpdates) -> PendingUpdates | None:
         try:
-            started, late = await self._apply(entry.library, updates), 0
+            (started, published), late = await self._apply(entry.library, updates), 0
         except UpdateTooLate:
-            started, late = [], 1
-        reply = await self._settle_once(entry, updates.op, late)
+            started, published, late = [], [], 1
+        reply = await self._settle_once(entry, updates.op, late, published)
         # Commands performed by updates have outbox entries of their own. The request waits for them too.
         await asyncio.gather(*started)
         return PendingUpdates.from_reply(reply) if reply else None
 
-    async def _apply(self, library: str, updates: PendingUpdates) -> list[asyncio.Task[None]]:
+    async def _apply(self, library: str, updates: PendingUpdates) -> tuple[list[asyncio.Task[None]], list[str]]:
+        """Apply all updates. Returns the tasks that settle performed commands, and which events are published."""
         calls: list[Awaitable[Any]] = []
         for command in updates.commands:
             if command[0] == "PERFORM":
                 calls.append(self._start(*_parse_perform(library, command), updates.deadline))
+            elif command[0] == "PUBLISH":
+                calls.append(self._publisher.publish(Publication.from_command(library, command, updates.deadline)))
             else:
                 name, key, *rest = command
                 calls.append(self._run_with_retries(f"{library}_apply", [key], [updates.deadline, name, *rest]))
@@ -156,14 +162,20 @@ class Outbox:
                 raise error
         if failed:
             raise UpdateTooLate
-        started = (r[1] for r, c in zip(results, updates.commands, strict=True) if c[0] == "PERFORM")
-        return [task for task in started if task is not None]
+        started, published = [], []
+        for command, result in zip(updates.commands, results, strict=True):
+            if command[0] == "PERFORM" and result[1] is not None:
+                started.append(result[1])
+            elif command[0] == "PUBLISH":
+                published = result
+        return started, published
 
-    async def _settle_once(self, entry: OutboxEntry, op: str, late: int) -> Any:
+    async def _settle_once(self, entry: OutboxEntry, op: str, late: int, published: Sequence[str] = ()) -> Any:
         """Call `settle`. If its reply is lost with the connection, call it again so that all updates are recomputed."""
         while True:
             try:
-                return await self._run_with_retries(f"{entry.library}_settle", [entry.pending, entry.slot], [op, late])
+                keys = [entry.pending, entry.slot]
+                return await self._run_with_retries(f"{entry.library}_settle", keys, [op, late, *published])
             except Unavailable as error:
                 if not await _is_connection_dead(error):
                     raise

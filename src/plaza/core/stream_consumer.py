@@ -18,6 +18,7 @@ import structlog
 
 from plaza.core import metrics
 from plaza.core.errors import Unavailable
+from plaza.core.event_streams import EventStream
 from plaza.core.events import MAX_DEAD_EVENTS, Consumer, Event, Events, event_from_entry
 from plaza.core.functions import Functions
 from plaza.core.valkey.client import BlockingConnection
@@ -51,10 +52,13 @@ class RetrySchedule:
 
 
 class StreamConsumer:
-    """One consumer in one process, with a unique name."""
+    """One consumer of one stream in one process, with a unique name."""
 
-    def __init__(self, functions: Functions, events: Events, consumer: Consumer, name: str) -> None:
+    def __init__(
+        self, functions: Functions, events: Events, consumer: Consumer, stream: EventStream, name: str
+    ) -> None:
         self.consumer = consumer
+        self.stream = stream
         self.busy = False  # handling a batch; stopping now would interrupt it
         self.stopping = False
         self._functions = functions
@@ -77,7 +81,7 @@ class StreamConsumer:
 
     async def run(self) -> None:
         """Handle events until stopped. Raises `Unavailable` when Valkey is; the caller then calls it again."""
-        await self._events.ensure_group(self.consumer.stream, self.consumer.group)
+        await self._events.ensure_group(self.stream, self.consumer.group)
         await self._release()  # the events of an earlier run that ended because Valkey was unavailable
         self._retries, self._claim_at, self._cursor = RetrySchedule(self.consumer.stale_seconds), 0.0, "0-0"
         try:
@@ -100,9 +104,9 @@ class StreamConsumer:
         block = min(BLOCK_SECONDS, max(due - monotonic(), 0.001))
         group, batch = ("GROUP", *self._group_and_name), ("COUNT", self.consumer.batch_size)
         reply = await connection.call(
-            "XREADGROUP", *group, *batch, "BLOCK", max(round(block * 1000), 1), "STREAMS", self.consumer.key, ">"
+            "XREADGROUP", *group, *batch, "BLOCK", max(round(block * 1000), 1), "STREAMS", self.stream.key, ">"
         )
-        entries = reply[self.consumer.key] if reply else []
+        entries = reply[self.stream.key] if reply else []
         return [event_from_entry(self.consumer.stream, [entry[0], 1, entry[1]]) for entry in entries]
 
     async def _claim(self) -> list[Event]:
@@ -122,14 +126,14 @@ class StreamConsumer:
         if not batch:
             return
         self.busy = True
-        unhandled = {event.id for event in batch}
+        unhandled = {event.entry_id for event in batch}
         touching = asyncio.create_task(self._touch(unhandled))
         try:
             for event in batch:
                 if self.stopping:
                     break
                 await self._handle(event)
-                unhandled.discard(event.id)
+                unhandled.discard(event.entry_id)
         finally:
             self.busy = False
             touching.cancel()
@@ -154,7 +158,7 @@ class StreamConsumer:
             self._pauses = 0
             self._done.inc()
             # Sent now and awaited later, so that the next event can be handled meanwhile.
-            ack = self._functions.valkey.call("XACK", self.consumer.key, self.consumer.group, event.id)
+            ack = self._functions.valkey.call("XACK", self.stream.key, self.consumer.group, event.entry_id)
             self._acks.append(asyncio.ensure_future(ack))
 
     async def _wait_for_service(self, event: Event, error: Unavailable) -> None:
@@ -163,8 +167,8 @@ class StreamConsumer:
         if self._pauses == 0:
             log.warning("event_handler_unavailable", error=str(error), **_log_fields(self.consumer, event))
         self._pauses = min(self._pauses + 1, 20)
-        await self._call("uncount_try", event.id)
-        self._retries.add(event.id, pause)
+        await self._call("uncount_try", event.entry_id)
+        self._retries.add(event.entry_id, pause)
         self.busy = False
         await asyncio.sleep(pause)
         self.busy = True
@@ -176,12 +180,12 @@ class StreamConsumer:
             await self._dead_letter(event, _reason(error, self.consumer.timeout_seconds))
             return
         wait = min(self.consumer.retry_seconds * 2 ** (event.tries - 1), self._retries.max_wait_seconds)
-        self._retries.add(event.id, wait)
+        self._retries.add(event.entry_id, wait)
 
     async def _dead_letter(self, event: Event, reason: str) -> None:
-        keys = [self.consumer.key, self.consumer.dead_key]
+        keys = [self.stream.key, self.stream.dead_key]
         if await self._functions.run(
-            "events_dead_letter", keys, *self._group_and_name, event.id, reason, MAX_DEAD_EVENTS
+            "events_dead_letter", keys, *self._group_and_name, event.entry_id, reason, MAX_DEAD_EVENTS
         ):
             log.error("event_dead", reason=reason, **_log_fields(self.consumer, event))
             self._dead.inc()
@@ -196,7 +200,7 @@ class StreamConsumer:
         await self._call("release", _ms(self.consumer.stale_seconds))
 
     async def _call(self, command: str, *args: Any) -> Any:
-        return await self._functions.run(f"events_{command}", [self.consumer.key], *self._group_and_name, *args)
+        return await self._functions.run(f"events_{command}", [self.stream.key], *self._group_and_name, *args)
 
 
 def _log_fields(consumer: Consumer, event: Event) -> dict[str, str]:

@@ -13,6 +13,7 @@ from plaza.social.accounts import Accounts
 from plaza.social.comments import Comments
 from plaza.social.credentials import Credentials
 from plaza.social.engagements import Engagements
+from plaza.social.events import EVENTS
 from plaza.social.feeds import Feeds
 from plaza.social.home_feed import HomeFeed
 from plaza.social.home_feed_updates import HomeFeedUpdates
@@ -80,4 +81,4 @@ ROUTES = [
     routes_inbound_sync.route,
 ]
 
-DOMAIN = Domain(LIBRARY, ROUTES, build, INVARIANTS)
+DOMAIN = Domain(LIBRARY, ROUTES, build, INVARIANTS, EVENTS)

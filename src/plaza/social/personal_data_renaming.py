@@ -96,8 +96,8 @@ class SocialDataRenaming:
         """Begin the relation with the new username, at its old time, then end the one with the old username."""
         if after[0] != after[1]:
             with contextlib.suppress(NotFound):  # the other user is being deleted
-                await self._functions.run(kind.begin, [key(after[0]) for key in kind.keys], *after, at)
-        await self._functions.run(kind.end, [key(before[0]) for key in kind.end_keys], *before)
+                await self._functions.run(kind.begin, [key(after[0]) for key in kind.keys], *after, at, "rename")
+        await self._functions.run(kind.end, [key(before[0]) for key in kind.end_keys], *before, at, "rename")
 
     async def _move_like(self, old: str, new: str, id: str) -> None:
         keys = [k.POST(id), k.POST_LIKES(id), k.POST_LIKES_RECENT(id)]

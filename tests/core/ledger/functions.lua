@@ -25,6 +25,7 @@ command('put', function(keys, args)
   local box, shelf, item, quantity = unpack(args)
   if tonumber(quantity) == nil then fail('not_a_number', 'The quantity is not a number.', {field = 'quantity'}) end
   redis.call('HSET', keys[1], item, quantity)
+  emit('box.put', box, {box = box, item = item, quantity = tonumber(quantity)})
   project('ranked', box, redis.call('TIME')[2])
   project('on_shelf', box, shelf)
   return text(total(keys[1]))
@@ -37,9 +38,11 @@ command('set_total', function(keys, args)
   project('shelf_ranked', shelf)
 end)
 
--- emit: add an event about a box.   KEYS items   ARGV box
-command('emit', function(keys, args)
-  event('ledger', 'box', args[1])
+-- announce: emit events about a box, and change nothing.   KEYS items   ARGV box, how many, origin ('' for none)
+command('announce', function(keys, args)
+  for n = 1, tonumber(args[2]) do
+    emit('box.announced', args[1], {box = args[1], n = n}, args[3] ~= '' and args[3] or nil)
+  end
 end)
 
 -- total: the sum of a box's quantities.   KEYS items   Reply the total

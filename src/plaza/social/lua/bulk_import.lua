@@ -17,6 +17,7 @@ command('import_post', function(keys, args)
   for i = next + 1, last, 2 do
     names[#names + 1] = args[i]
     scored[#scored + 1], scored[#scored + 2] = args[i + 1], args[i]
+    emit_like('post.liked', id, author, args[i], 'import')
     project('liking', id, args[i])
   end
   if #names > 0 then
@@ -47,6 +48,7 @@ command('import_follows', function(keys, args)
     if known == 0 then
       names[#names + 1] = targets[i]
       scored[#scored + 1], scored[#scored + 2] = args[2 * i + 1], targets[i]
+      emit_follow(me, targets[i], 'import')
       project('follower', me, targets[i])
     end
   end

@@ -213,6 +213,11 @@ projection('liking', function(id, name)
   return {'ZREM', key.user_liked(name), id}
 end)
 
+-- Emits 'post.liked' or 'post.unliked'.
+local function emit_like(type, id, author, name, origin)
+  emit(type, id, {post = id, author = author, username = name}, origin)
+end
+
 -- like   KEYS post, likes, recent, the user's blocked and blocked_by (one server)
 -- ARGV id, name, now, time; from sync also 'sync', or 'sync_with_time' if the record has the time
 -- Reply {1, likes}; {0, likes} if nothing changed, {2, likes} if only the time did
@@ -222,13 +227,10 @@ command('like', function(keys, args)
   local author, tags = require_post(post, blocked, blocked_by, args[5])
   local changed = redis.call('SADD', likes, name)
   local size = redis.call('SCARD', likes)
-  if changed == 1 then
-    redis.call('ZADD', recent, since, name)
+  if changed == 1 then redis.call('ZADD', recent, since, name) end
+  if changed == 1 or redis.call('ZADD', recent, 'NX', since, name) == 1 then -- or another service added the like
     redis.call('HSET', post, 'likesCount', size)
-    project('liking', id, name)
-    project_engagement(id, author, tags, at)
-  elseif redis.call('ZADD', recent, 'NX', since, name) == 1 then -- another service added the like
-    redis.call('HSET', post, 'likesCount', size)
+    emit_like('post.liked', id, author, name, origin_of(args[5]))
     project('liking', id, name)
     project_engagement(id, author, tags, at)
   elseif update_time(recent, name, since, args[5]) then
@@ -245,7 +247,11 @@ command('complete_likes', function(keys, args)
   local author = redis.call('HGET', post, 'user_id')
   if #changed == 0 or not author then return end
   redis.call('HSET', post, 'likesCount', redis.call('SCARD', likes))
-  for _, name in ipairs(changed) do project('liking', id, name) end
+  for _, name in ipairs(changed) do
+    local liked = redis.call('SISMEMBER', likes, name) == 1
+    emit_like(liked and 'post.liked' or 'post.unliked', id, author, name)
+    project('liking', id, name)
+  end
   project_engagement(id, author, tags_of(post), at)
 end)
 
@@ -266,6 +272,7 @@ command('unlike', function(keys, args)
   if changed == 1 then
     redis.call('ZREM', recent, name)
     redis.call('HSET', post, 'likesCount', size)
+    emit_like('post.unliked', id, author, name)
     project('liking', id, name)
     project_engagement(id, author, tags_from(post, hashtags), at)
   end

@@ -128,9 +128,14 @@ command('rename_like', function(keys, args)
   local since = redis.call('ZSCORE', recent, old)
   if redis.call('SREM', likes, old) == 1 then
     redis.call('ZREM', recent, old)
-    if redis.call('SADD', likes, new) == 1 then redis.call('ZADD', recent, since, new) end
+    local moved = redis.call('SADD', likes, new) == 1
+    if moved then redis.call('ZADD', recent, since, new) end
     set_count(post, 'likesCount', redis.call('SCARD', likes))
     local author = redis.call('HGET', post, 'user_id')
+    if author then
+      emit_like('post.unliked', id, author, old, 'rename')
+      if moved then emit_like('post.liked', id, author, new, 'rename') end
+    end
     if author then project_engagement(id, author, tags_of(post), args[4]) end -- both names may have liked it
   end
   project('liking', id, old)

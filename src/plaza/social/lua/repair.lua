@@ -62,8 +62,9 @@ command('repair_follow', function(keys, args)
   local at, me, target = unpack(args)
   local following, recent = key.user_following(me), key.user_following_recent(me)
   if redis.call('SISMEMBER', following, target) == 0 then
-    redis.call('ZREM', recent, target)
+    if redis.call('ZREM', recent, target) == 1 then emit_unfollow(me, target) end
   elseif not redis.call('ZSCORE', recent, target) then
+    emit_follow(me, target)
     redis.call('ZADD', recent, other_side_time(key.user_followers_recent(target), me, at), target)
   end
   set_count(keys[1], 'followingCount', redis.call('SCARD', following))
@@ -207,8 +208,9 @@ command('repair_like', function(keys, args)
   local author = redis.call('HGET', post, 'user_id')
   if not author then redis.call('SREM', likes, name) end
   if redis.call('SISMEMBER', likes, name) == 0 then
-    redis.call('ZREM', recent, name)
+    if redis.call('ZREM', recent, name) == 1 and author then emit_like('post.unliked', id, author, name) end
   elseif not redis.call('ZSCORE', recent, name) then
+    emit_like('post.liked', id, author, name)
     redis.call('ZADD', recent, other_side_time(key.user_liked(name), id, at), name)
   end
   project('liking', id, name)

@@ -33,6 +33,12 @@ local function update_time(recent, member, at, source)
   return true
 end
 
+-- Returns the origin of an event, from the argument of a command that sync, an import or a renaming gives.
+local function origin_of(source)
+  if not source then return nil end
+  return source == 'rename' and source or 'import'
+end
+
 -- Returns a user's role from the profile's field. Another service may have written the profile: without a valid role it
 -- is `user`.
 local function role_from(user, role)
@@ -335,8 +341,17 @@ projection('withdraw_follow', function(target, me)
   return perform('unfollow', {key.user(me), key.user_following(me), key.user_following_recent(me)}, {me, target})
 end)
 
-local function end_follow(user, following, recent, me, target)
+local function emit_follow(me, target, origin)
+  emit('user.followed', me, {follower = me, followed = target}, origin)
+end
+
+local function emit_unfollow(me, target, origin)
+  emit('user.unfollowed', me, {follower = me, followed = target}, origin)
+end
+
+local function end_follow(user, following, recent, me, target, origin)
   if redis.call('SREM', following, target) == 0 then return 0 end
+  emit_unfollow(me, target, origin)
   redis.call('ZREM', recent, target)
   set_count(user, 'followingCount', redis.call('SCARD', following))
   -- Other services read the home feed directly and would still see the posts. The next read builds it.
@@ -346,7 +361,7 @@ local function end_follow(user, following, recent, me, target)
 end
 
 -- follow   KEYS user, following, recent, blocked, blocked_by, home state, target's user (one server)
--- ARGV me, target, time; from sync also 'sync', or 'sync_with_time' if the record has the time
+-- ARGV me, target, time; then 'sync', 'sync_with_time' (a record with its time) or 'rename' if it comes from there
 -- Reply 1; 0 if nothing changed, 2 if only the time did
 command('follow', function(keys, args)
   local user, following, recent, blocked, blocked_by, state, other = unpack(keys)
@@ -358,6 +373,7 @@ command('follow', function(keys, args)
     if completed then
       redis.call('HDEL', state, 'follows')
       redis.call('HSET', user, 'followingCount', redis.call('SCARD', following))
+      emit_follow(me, target, origin_of(args[4]))
     elseif not update_time(recent, target, at, args[4]) then
       return 0
     end
@@ -367,6 +383,7 @@ command('follow', function(keys, args)
   redis.call('ZADD', recent, at, target)
   redis.call('HDEL', state, 'follows') -- the home feed was built without this follow
   redis.call('HSET', user, 'followingCount', redis.call('SCARD', following))
+  emit_follow(me, target, origin_of(args[4]))
   project('follower', me, target)
   return 1
 end)
@@ -376,7 +393,11 @@ local function complete_following(user, following, recent, state, me, at)
   if #changed == 0 then return end
   redis.call('HDEL', state, 'follows')
   set_count(user, 'followingCount', redis.call('SCARD', following))
-  for _, target in ipairs(changed) do project('follower', me, target) end
+  for _, target in ipairs(changed) do
+    local announce = redis.call('SISMEMBER', following, target) == 1 and emit_follow or emit_unfollow
+    announce(me, target)
+    project('follower', me, target)
+  end
 end
 
 -- complete_following: index the follows that another service wrote.
@@ -411,17 +432,20 @@ end)
 command('complete_follow', function(keys, args)
   local user, following, recent, me, target, at = keys[1], keys[2], keys[3], args[1], args[2], args[3]
   if redis.call('SISMEMBER', following, target) == 1 then
-    redis.call('ZADD', recent, 'NX', at, target)
-  elseif redis.call('ZREM', recent, target) == 0 then
+    if redis.call('ZADD', recent, 'NX', at, target) == 1 then emit_follow(me, target) end
+  elseif redis.call('ZREM', recent, target) == 1 then
+    emit_unfollow(me, target)
+  else
     return
   end
   set_count(user, 'followingCount', redis.call('SCARD', following))
   project('follower', me, target)
 end)
 
--- unfollow   KEYS user, following, recent   ARGV me, target   Reply 1, or 0 if nothing changed
+-- unfollow   KEYS user, following, recent   ARGV me, target, now, 'rename' if it comes from there
+-- Reply 1, or 0 if nothing changed
 command('unfollow', function(keys, args)
-  return end_follow(keys[1], keys[2], keys[3], args[1], args[2])
+  return end_follow(keys[1], keys[2], keys[3], args[1], args[2], origin_of(args[4]))
 end)
 
 -- update_follower: the followed user's side of a follow.

@@ -1,0 +1,45 @@
+"""Where the events of a domain are: one stream on one server, sixteen on a cluster.
+
+On a cluster one stream would put all events on one node. Its shards are spread over the nodes, and the events of one
+owner (a post, a user) are all in one shard, so their order holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from plaza.core import keys as core
+from plaza.core.keyspace import Key, Layout
+
+SHARDS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class EventStream:
+    """One stream of events, in the layout of this process."""
+
+    name: str  # the domain's
+    shard: int | None = None  # None on one server
+
+    @property
+    def key(self) -> str:
+        return core.EVENTS(self.name) if self.shard is None else core.EVENTS_SHARD(self.shard, self.name)
+
+    @property
+    def dead_key(self) -> str:
+        return core.EVENTS_DEAD(self.name) if self.shard is None else core.EVENTS_SHARD_DEAD(self.shard, self.name)
+
+
+def all_streams(name: str) -> list[EventStream]:
+    """Return every stream with events of a domain."""
+    if Key.layout is Layout.PLAIN:
+        return [EventStream(name)]
+    return [EventStream(name, shard) for shard in range(SHARDS)]
+
+
+def stream_of(name: str, owner: str) -> EventStream:
+    """Return the stream with the events of one owner. `emission.lua` chooses it in the same way."""
+    if Key.layout is Layout.PLAIN:
+        return EventStream(name)
+    return EventStream(name, hashlib.sha1(owner.encode(), usedforsecurity=False).digest()[0] % SHARDS)

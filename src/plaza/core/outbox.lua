@@ -1,0 +1,163 @@
+-- Cluster: the outbox. The owner's hash `pending` has these fields until all updates are settled:
+--   <op>         the outbox entry of an operation: {at = when its updates were computed, todo = {update, …},
+--                dirty = {subject = true, …}, events = true if it has events to publish}
+--   <subject>    the latest operation on that subject
+-- An update is a projection's name and arguments, as JSON. Its subject is the part of them that identifies what is
+-- written. The set `slot` lists the hashes of a slot, so that workers find them.
+
+local function subject_of(update)
+  local decoded = cjson.decode(update)
+  local size = subject_sizes[decoded[1]]
+  return size and cjson.encode({unpack(decoded, 1, 1 + size)}) or update
+end
+
+local function read_outbox_entry(pending, op)
+  local entry = redis.call('HGET', pending, op)
+  return entry and cjson.decode(entry)
+end
+
+-- Writes the outbox entry of an operation and computes its updates. Returns {op, deadline, command, …} for the caller.
+-- `events` is the update that publishes the owner's events, or nil.
+local function write_updates(pending, slot, op, todo, events)
+  local entry = {at = clock_ms(), todo = todo, events = events and true}
+  local fields = {op, cjson.encode(entry)}
+  local reply = {op, text(entry.at + PROJECTION_MS), events}
+  for _, update in ipairs(todo) do
+    fields[#fields + 1] = subject_of(update)
+    fields[#fields + 1] = op
+    append_commands(reply, cjson.decode(update))
+  end
+  redis.call('HSET', pending, unpack(fields))
+  redis.call('SADD', slot, pending)
+  return reply
+end
+
+-- Appends an update, unless the list has one with the same subject.
+local function add_once(todo, subjects, update)
+  local subject = subject_of(update)
+  if subjects[subject] then return end
+  subjects[subject] = true
+  todo[#todo + 1] = update
+end
+
+local function write_outbox_entry(pending, slot, op)
+  local todo, subjects = {}, {}
+  for _, update in ipairs(take_requested()) do add_once(todo, subjects, cjson.encode(update)) end
+  return write_updates(pending, slot, op, todo, #emitted > 0 and queue_emitted(pending, op) or nil)
+end
+
+-- Returns the update that publishes what is left in the owner's queue, or nil if it is empty.
+local function publish_rest(pending)
+  if redis.call('EXISTS', (queue_of(pending))) == 1 then return publication(pending) end
+end
+
+local function mark_dirty(pending, op, subject)
+  local entry = read_outbox_entry(pending, op)
+  entry.dirty = entry.dirty or {}
+  entry.dirty[subject] = true
+  redis.call('HSET', pending, op, cjson.encode(entry))
+end
+
+-- settle: removes an outbox entry after its updates have been applied.
+-- KEYS pending, slot   ARGV op, late ('1' if a node rejected an update as too late), then what it published: epoch, last
+-- number, …   Reply nil when done, else {op, deadline, command, …} to apply and settle again
+--
+-- For each subject: if no later operation has written it, it is done. If a later operation has and is still in progress,
+-- our update may have overwritten its value: mark the subject dirty there, and that operation computes it again. If
+-- the later operation is settled already, we compute the subject again from the current source data.
+-- Events: every operation publishes all that is queued, so published is published, in whatever order operations settle.
+local function settle(keys, args)
+  local pending, slot, op, late = keys[1], keys[2], args[1], args[2] == '1'
+  local entry = read_outbox_entry(pending, op)
+  unqueue_events({(queue_of(pending))}, {unpack(args, 3)})
+  if not entry then return nil end -- a worker has recovered it
+  local again, done = {}, {op}
+  for _, update in ipairs(entry.todo) do
+    local subject = subject_of(update)
+    local latest = redis.call('HGET', pending, subject)
+    if latest and latest ~= op then
+      mark_dirty(pending, latest, subject)
+    elseif latest and not late and not (entry.dirty and entry.dirty[subject]) then
+      done[#done + 1] = subject
+    else
+      again[#again + 1] = update
+    end
+  end
+  redis.call('HDEL', pending, unpack(done))
+  local events = entry.events and late and publish_rest(pending) or nil
+  if #again > 0 or events then return write_updates(pending, slot, op, again, events) end
+  if redis.call('EXISTS', pending) == 0 then redis.call('SREM', slot, pending) end
+end
+
+-- recover: a worker takes over the outbox entries of callers that died.
+-- KEYS pending, slot   ARGV op (the worker's), age_ms   Reply nil if there is none, else {op, deadline, command, …}
+--
+-- `age_ms` is much longer than PROJECTION_MS, so no update of such a caller can still arrive: apply() rejects it.
+local function recover(keys, args)
+  local pending, slot, op = keys[1], keys[2], args[1]
+  local oldest, todo, subjects, has_events = clock_ms() - tonumber(args[2]), {}, {}, false
+  local fields = redis.call('HGETALL', pending)
+  for i = 1, #fields, 2 do
+    local entry = fields[i + 1]:sub(1, 1) == '{' and cjson.decode(fields[i + 1])
+    if entry and entry.at <= oldest then
+      redis.call('HDEL', pending, fields[i])
+      has_events = has_events or entry.events
+      for _, update in ipairs(entry.todo) do add_once(todo, subjects, update) end
+    end
+  end
+  local events = has_events and publish_rest(pending) or nil
+  if #todo > 0 or events then return write_updates(pending, slot, op, todo, events) end
+  if redis.call('EXISTS', pending) == 0 then redis.call('SREM', slot, pending) end
+end
+
+-- apply: applies one update before its deadline.   KEYS key   ARGV deadline, command, arguments after the key
+local function apply(keys, args)
+  refuse_late(args[1])
+  return redis.call(args[2], keys[1], unpack(args, 3))
+end
+
+local function register(name, callback, flags)
+  redis.register_function({
+    function_name = LIBRARY .. '_' .. name .. '_' .. VERSION,
+    callback = callback,
+    flags = flags or {},
+  })
+end
+
+local function query(name, callback)
+  register(name, callback, {'no-writes'})
+end
+
+local function command(name, callback)
+  commands_by_name[name] = callback
+  if not CLUSTERED then
+    register(name, function(keys, args)
+      requested = {}
+      local reply = callback(keys, args)
+      run_projections()
+      return reply
+    end)
+    return
+  end
+  -- KEYS the owner's, then pending, slot   ARGV op, deadline ('' for none), then the command's
+  -- Reply {reply}, or {reply, {op, deadline, command, …}}
+  register(name, function(keys, args)
+    requested, emitted = {}, {}
+    local slot, pending = table.remove(keys), table.remove(keys)
+    local op, deadline = table.remove(args, 1), table.remove(args, 1)
+    refuse_late(deadline)
+    local reply = callback(keys, args)
+    if reply == nil then reply = false end
+    if #requested == 0 and #emitted == 0 then return {reply} end
+    return {reply, write_outbox_entry(pending, slot, op)}
+  end)
+end
+
+if CLUSTERED then
+  register('settle', settle)
+  register('recover', recover)
+  register('apply', apply)
+  register('publish_events', publish_events)
+  register('unqueue_events', unqueue_events)
+  register('queued_events', queued_events, {'no-writes'})
+end
