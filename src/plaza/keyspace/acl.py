@@ -32,6 +32,9 @@ assert f"[A-Za-z0-9._-]{{1,{_MAX_USERNAME_LENGTH}}}" == USERNAME
 # Keys that any HTTP request may write, and only requests.
 REQUEST_KEYS: Final = (core.LIMIT_USER, core.LIMIT_ADDRESS, core.IDEMPOTENCY, core.IDEMPOTENCY_DAY, core.SNAPSHOT)
 
+# Longer ids, such as digests, stay `*`: each character takes ten in a rule.
+MAX_SPELLED_CHARACTERS: Final = 16
+
 # The commands that every client sends on connecting; the last three only on a cluster.
 _CONNECT: Final = (
     "+hello +auth +ping +select +client|setname +client|setinfo +client|id +asking +readonly +cluster|slots"
@@ -54,33 +57,40 @@ def acl_lines(catalogues: Sequence[Catalogue], layout: Layout) -> list[str]:
     roles = (
         ("service", f"{_CONNECT} {_PLAZA}", _patterns("~", keys, layout)),
         ("worker", f"{_CONNECT} {_PLAZA}", _patterns("~", other_keys, layout) + _patterns("%R~", request_keys, layout)),
-        ("reader", _READER, _patterns("%R~", readable, layout, spell_usernames=True)),
+        ("reader", _READER, _patterns("%R~", readable, layout, precise=True)),
     )
     return [f"user plaza-{name} reset off {' '.join(patterns)} {commands}" for name, commands, patterns in roles]
 
 
 def _patterns(
-    permission: str, keys: Iterable[tuple[Key, Catalogue]], layout: Layout, *, spell_usernames: bool = False
+    permission: str, keys: Iterable[tuple[Key, Catalogue]], layout: Layout, *, precise: bool = False
 ) -> list[str]:
     """ACL patterns for these keys, without the ones that another pattern covers."""
-    globs = list(dict.fromkeys(g for key, catalogue in keys for g in _globs(key, catalogue, layout, spell_usernames)))
+    globs = list(dict.fromkeys(g for key, catalogue in keys for g in _globs(key, catalogue, layout, precise)))
     return [permission + g for g in globs if not any(other != g and fnmatchcase(g, other) for other in globs)]
 
 
-def _globs(key: Key, catalogue: Catalogue, layout: Layout, spell_usernames: bool) -> list[str]:
+def _globs(key: Key, catalogue: Catalogue, layout: Layout, precise: bool) -> list[str]:
     """The globs of a family: one, or one per username length if the name begins with a username to be spelled out."""
     first_shape = catalogue.shapes[key.parts[0]] if key.pattern.startswith("<") else ""
-    if spell_usernames and layout is Layout.PLAIN and first_shape == USERNAME:
+    if precise and layout is Layout.PLAIN and first_shape == USERNAME:
         rest = _PART.sub("*", key.pattern[key.pattern.index(">") + 1 :])
         return [_USERNAME_CHARACTER * length + rest for length in range(1, _MAX_USERNAME_LENGTH + 1)]
     name = key.plain if layout is Layout.PLAIN else key.braced
-    return [name % tuple(_glob(catalogue.shapes[part]) for part in key.parts)]
+    return [name % tuple(_glob(catalogue.shapes[part], precise) for part in key.parts)]
 
 
-def _glob(shape: str) -> str:
-    """A shape that is also a valid glob, such as `db_len` or `[1-5]`, stays; every other becomes `*`."""
+def _glob(shape: str, precise: bool) -> str:
+    """A shape that is also a valid glob, such as `db_len` or `[1-5]`, stays; every other becomes `*`.
+
+    If `precise`, a short id of fixed length is spelled out: `webhook:*` would also match `webhook:<webhook>:queue`,
+    which is closed.
+    """
+    if precise and (id := _FIXED_ID.fullmatch(shape)) and int(id[2]) <= MAX_SPELLED_CHARACTERS:
+        return id[1] * int(id[2])
     return shape if _GLOB.fullmatch(shape) else "*"
 
 
 _PART = re.compile(r"<\w+>")
+_FIXED_ID = re.compile(r"(\[[\w-]+\])\{(\d+)\}")
 _GLOB = re.compile(r"(?:[A-Za-z_:]|\[\d-\d\])+")
