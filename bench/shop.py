@@ -114,9 +114,12 @@ class AnyPassword:
     """Accepts every password: password checks are not measured here."""
 
     async def check(
-        self, username: str, password: str, address: str | None = None, code: str | None = None
+        self, username: str, password: str, address: str | None = None, code: str | None = None, device: str = ""
     ) -> Actor | None:
         return Actor(username, "user")
+
+    def new_device(self, username: str) -> str:
+        return ""
 
 
 def session_app(sessions: Sessions) -> Starlette:

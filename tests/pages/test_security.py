@@ -230,6 +230,23 @@ async def test_a_wrong_password_keeps_the_username(guest: PageClient) -> None:
     assert 'value="ana"' in response.text
 
 
+async def test_attackers_cannot_lock_a_user_out_of_a_browser_they_have_used(server: Server, tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, valkey_url=server.url)
+    login = {"page": "/app/sign-in", "username": "ana", "password": "correct horse"}
+    async with running(settings) as plaza, serving(plaza.app) as url, PageClient(url) as ana, PageClient(url) as other:
+        await ana.sign_up("ana")
+        await ana.submit("/app/sign-out")
+        for _ in range(POLICIES["guess"].user.count):
+            await other.submit("/app/sign-in", page="/app/sign-in", username="ana", password="wrong")
+        assert (await other.submit("/app/sign-in", **login)).status_code == 429
+        assert (
+            await other.post("/shop/login", json={"username": "ana", "password": "correct horse"})
+        ).status_code == 429
+        assert (await ana.submit("/app/sign-in", **login)).status_code == 303
+        entered = await ana.post("/shop/login", json={"username": "ana", "password": "correct horse"})
+        assert (entered.status_code, "plaza-device" in entered.cookies) == (200, True)
+
+
 async def test_sign_in_asks_for_the_code_of_a_second_factor(ana: PageClient, guest: PageClient, plaza: Plaza) -> None:
     factors = plaza.get(SecondFactors)
     totp = pyotp.TOTP((await factors.enrol(Actor("ana", "user"))).secret)

@@ -62,10 +62,13 @@ class MemoryAccounts:
         self.hashes[name] = await self.passwords.hash(password)
 
     async def check(
-        self, username: str, password: str, address: str | None = None, code: str | None = None
+        self, username: str, password: str, address: str | None = None, code: str | None = None, device: str = ""
     ) -> Actor | None:
         checked = await self.passwords.check(self.hashes.get(username), password)
         return Actor(username, "user") if checked.matches else None
+
+    def new_device(self, username: str) -> str:
+        return f"device-of-{username}"
 
 
 @dataclass

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import bcrypt
@@ -11,13 +13,16 @@ import pytest
 
 from plaza.core import rate_limits
 from plaza.core.auth import API, Actor
-from plaza.core.errors import Forbidden, Invalid, TooFast
+from plaza.core.errors import Forbidden, Invalid
 from plaza.core.functions import Functions
+from plaza.core.http.app import make_app
 from plaza.core.paging import Page
 from plaza.core.password_strength import WeakPassword
 from plaza.core.rate_limits import Limiter
+from plaza.core.sign_in_limits import SignInLimits
 from plaza.core.valkey import REQUEST_USAGE, RequestUsage
 from plaza.social.accounts import MAX_SESSIONS
+from plaza.social.credentials import Credentials
 from plaza.social.domain import DOMAIN
 from plaza.social.keys import AUTH_USER, USER, USERS_MODELS, USERS_REGULAR
 from plaza.social.model import (
@@ -28,8 +33,8 @@ from plaza.social.model import (
     UsernameTaken,
     WrongPassword,
 )
-from tests.http_servers import is_problem
-from tests.social.conftest import ADMIN, Social
+from tests.http_servers import client_of, is_problem
+from tests.social.conftest import ADMIN, SETTINGS, Social
 
 REGISTRATION = Registration(username="ana", password="correct horse", display_name="Ana", email="ana@mail.example")
 
@@ -285,18 +290,60 @@ async def test_a_bad_registration_is_422_and_changes_nothing(
     assert await redis_client.exists(USERS_REGULAR()) == 0
 
 
-async def test_ten_wrong_passwords_block_a_username(social: Social) -> None:
-    await social.accounts.register(REGISTRATION)
+@pytest.fixture
+async def limited(social: Social) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the routes with limits, whose address is the one it sends."""
     functions = Functions(social.valkey, [DOMAIN.library, rate_limits.LIBRARY])
     await functions.load()
-    social.accounts.limiter = Limiter(functions)
+    limiter = Limiter(functions, clock=social.clock)
+    social.parts[Credentials].limits = SignInLimits(limiter, SETTINGS.jwt_secret, social.clock)
+    settings = replace(SETTINGS, trusted_proxies=("127.0.0.1",))
+    app = make_app(list(DOMAIN.routes), social.parts, auth=social.auth, settings=settings)
+    async with client_of(app) as client:
+        yield client
+
+
+async def try_password(http: httpx.AsyncClient, password: str, address: str, device: str = "") -> httpx.Response:
+    body = {"username": "ana", "password": password}
+    headers = {"x-forwarded-for": address, "cookie": f"plaza-device={device}"}
+    return await http.post("/auth/login", json=body, headers=headers)
+
+
+async def test_ten_wrong_passwords_block_a_username_at_their_address_only(
+    social: Social, limited: httpx.AsyncClient
+) -> None:
+    await social.accounts.register(REGISTRATION)
+    attacker, owner = "203.0.113.9", "198.51.100.7"
     for _ in range(5):
-        await social.accounts.login(PasswordLogin("ana", "correct horse"))  # correct passwords do not count
+        assert (await try_password(limited, "correct horse", attacker)).status_code == 200  # these do not count
     for _ in range(10):
-        with pytest.raises(WrongPassword):
-            await social.accounts.login(PasswordLogin("ana", "guess"), "203.0.113.9")
-    with pytest.raises(TooFast):
-        await social.accounts.login(PasswordLogin("ana", "correct horse"), "203.0.113.9")
+        assert (await try_password(limited, "guess", attacker)).status_code == 401
+    blocked = await try_password(limited, "correct horse", attacker)
+    assert (blocked.status_code, int(blocked.headers["retry-after"]) > 0) == (429, True)
+    assert (await try_password(limited, "correct horse", owner)).status_code == 200
+
+
+async def test_many_addresses_cannot_lock_out_a_device_that_the_owner_uses(
+    social: Social, limited: httpx.AsyncClient
+) -> None:
+    await social.accounts.register(REGISTRATION)
+    device = (await try_password(limited, "correct horse", "198.51.100.7")).cookies["plaza-device"]
+    for i in range(rate_limits.POLICIES["auth"].user.count):
+        await social.parts[Credentials].limits.take("ana", f"203.0.{i}.9")
+    assert (await try_password(limited, "correct horse", "198.51.100.7")).status_code == 429
+    assert (await try_password(limited, "correct horse", "198.51.100.7", device)).status_code == 200
+    assert (await try_password(limited, "correct horse", "198.51.100.8", device)).status_code == 200
+    body = {"username": "bob", "password": "battery staple"}
+    other = (await limited.post("/auth/register", json=body)).cookies["plaza-device"]
+    assert (await try_password(limited, "correct horse", "198.51.100.7", other)).status_code == 429
+
+
+async def test_registering_a_taken_name_locks_no_user_out(social: Social, limited: httpx.AsyncClient) -> None:
+    await social.accounts.register(REGISTRATION)
+    body = {"username": "ana", "password": "battery staple"}
+    for _ in range(12):
+        assert (await limited.post("/auth/register", json=body)).status_code in (409, 429)
+    assert (await try_password(limited, "correct horse", "127.0.0.1")).status_code == 200
 
 
 async def test_weak_passwords_are_refused_by_every_route_that_sets_one(social: Social, http: httpx.AsyncClient) -> None:

@@ -52,12 +52,16 @@ class WrongCode(Unauthenticated):
 
 class SignInCheck(Protocol):
     async def check(
-        self, username: str, password: str, address: str | None = None, code: str | None = None
+        self, username: str, password: str, address: str | None = None, code: str | None = None, device: str = ""
     ) -> Actor | None:
-        """Return the user who may sign in; None if the password is wrong. `address` is the client's, to limit guessing.
+        """Return the user who may sign in; None if the password is wrong.
 
-        Raises `MfaRequired` or `WrongCode` if the password is right and the account has a second factor.
+        `address` and the cookie `device` are the client's, to limit guessing. Raises `MfaRequired` or `WrongCode` if
+        the password is right and the account has a second factor.
         """
+
+    def new_device(self, username: str) -> str:
+        """Return the cookie for a device in which this user has just signed in."""
 
 
 class CredentialStore(SignInCheck, Protocol):

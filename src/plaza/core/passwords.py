@@ -1,7 +1,7 @@
 """Password hashing with argon2id, in threads, so that the event loop never waits for it.
 
 A check costs about 20 ms of a core and 19 MiB, on purpose. A flood of logins would overload the process, so few checks
-run at once, few wait, and more are refused with 503.
+run at once, few wait, and more are refused with 503. Callers take turns: a flood from one address delays only itself.
 
 Hashes synced from other systems may be bcrypt, or argon2 with other parameters. They are checked as they are, and
 replaced at the next login, when the password is known.
@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import os
 import re
 import secrets
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ import argon2
 import bcrypt
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from plaza.core.errors import Unavailable
+from plaza.core.fair_queue import FairQueue
 from plaza.core.password_strength import require_strong
 
 T = TypeVar("T")
@@ -58,40 +58,58 @@ class PasswordCheck:
     new_hash: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PasswordCaller:
+    """Who waits for a password to be hashed: the address or device, and whether the user is known there."""
+
+    name: str = ""
+    is_known: bool = False
+
+
+NO_CALLER: Final = PasswordCaller()
+
+
 class Passwords:
     """Hashes and checks passwords outside the event loop."""
 
     def __init__(self, *, threads: int = THREADS, waiting: int = MAX_WAITING) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="passwords")
-        self._slots = threading.BoundedSemaphore(threads + waiting)
+        self._queue = FairQueue(threads, waiting, "Too many logins at once. Try again.")
         self._dummy_hash = _dummy_hash()
 
-    async def hash(self, password: str) -> str:
+    async def hash(self, password: str, caller: PasswordCaller = NO_CALLER) -> str:
         """Return the hash to store instead of the password."""
-        return await self._run(lambda: HASHER.hash(_bytes(password)))
+        return await self._run(lambda: HASHER.hash(_bytes(password)), caller)
 
-    async def hash_new(self, password: str, username: str, field: str = "password") -> str:
+    async def hash_new(
+        self, password: str, username: str, field: str = "password", caller: PasswordCaller = NO_CALLER
+    ) -> str:
         """Return the hash of a user's new password, or raise `WeakPassword` for this field of the request."""
-        await self._run(lambda: require_strong(password, username, field))
-        return await self.hash(password)
+        await self._run(lambda: require_strong(password, username, field), caller)
+        return await self.hash(password, caller)
 
-    async def check(self, stored: str | None, password: str) -> PasswordCheck:
+    async def check(self, stored: str | None, password: str, caller: PasswordCaller = NO_CALLER) -> PasswordCheck:
         """Compare a password with a stored hash.
 
         Without a hash (no such user, or no password) the same work is done, so that the duration does not reveal which
         users exist.
         """
-        return await self._run(lambda: _check(stored or "", _bytes(password), self._dummy_hash))
+        return await self._run(lambda: _check(stored or "", _bytes(password), self._dummy_hash), caller)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _run(self, work: Callable[[], T]) -> T:
-        if not self._slots.acquire(blocking=False):
-            raise Unavailable("Too many logins at once. Try again.", retry_after=2)
+    async def _run(self, work: Callable[[], T], caller: PasswordCaller = NO_CALLER) -> T:
+        await self._queue.enter(caller.name, preferred=caller.is_known)
+        loop = asyncio.get_running_loop()
+
+        def leave(_: object) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._queue.leave)
+
         future = self._threads.submit(work)
         # When the thread is done, not the caller: a cancelled caller leaves its thread running.
-        future.add_done_callback(lambda _: self._slots.release())
+        future.add_done_callback(leave)
         return await asyncio.wrap_future(future)
 
 

@@ -42,10 +42,10 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The quotas of one kind of request, for a user and for an address."""
+    """The quotas of one kind of request, for a user and for an address. None: addresses are not counted."""
 
     user: Quota
-    address: Quota
+    address: Quota | None
 
 
 # An address may be an office, a school or a mobile carrier, so it gets several times a user's quota.
@@ -54,9 +54,15 @@ POLICIES: Final[Mapping[str, Policy]] = {
     "read": Policy(user=Quota(1_200, 60), address=Quota(6_000, 60)),
     # No user likes, votes or posts twice a second for a minute.
     "write": Policy(user=Quota(120, 60), address=Quota(600, 60)),
-    # Against guessing passwords: ten attempts per username from all addresses, then one a minute. An address gets more,
-    # because a class may register together, but on average one in five seconds. A success is not counted.
-    "auth": Policy(user=Quota(10, 600), address=Quota(120, 600)),
+    # Against guessing passwords (`sign_in_limits.py`): attempts per username from all addresses, at most a hundred an
+    # hour. An address gets more, because a class may sign in together, but on average one in five seconds. A success is
+    # not counted.
+    "auth": Policy(user=Quota(100, 3_600), address=Quota(120, 600)),
+    # The same for a username at one address, and for a username in a browser where the user has signed in before.
+    "guess": Policy(user=Quota(10, 1_800), address=None),
+    "device": Policy(user=Quota(10, 600), address=None),
+    # A class may register together.
+    "register": Policy(user=Quota(10, 600), address=Quota(120, 600)),
     # A mail costs its sender's reputation and its reader's patience: a few an hour are enough for any user.
     "mail": Policy(user=Quota(5, 3_600), address=Quota(60, 3_600)),
     # One heartbeat in 30 s for each of a few tabs and devices. Many viewers may share an address.
@@ -180,7 +186,7 @@ class Limiter:
         policy, subjects = self._policies[kind], []
         if name is not None:
             subjects.append((LIMIT_USER(kind, user_subject(name)), policy.user))
-        if address is not None:
+        if address is not None and policy.address is not None:
             subjects.append((LIMIT_ADDRESS(kind, address_subject(address)), policy.address))
         assert subjects, "a request has a user or an address"
         return subjects

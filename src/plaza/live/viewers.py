@@ -112,6 +112,7 @@ class ViewerAuthenticator:
         address = request.address
         if self._throttle is not None:
             policy = POLICIES["heartbeat"]
+            assert policy.address is not None
             self._throttle.take(actor.name, policy.user)
             self._throttle.take(f"@{address_subject(address)}", policy.address)
         country = self._geo.country(address, request.headers, request.proxied)

@@ -9,7 +9,7 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
 from plaza.core.paging import Page
-from plaza.sessions.cookies import clear_cookie, set_cookie, token_from
+from plaza.sessions.cookies import clear_cookie, device_from, set_cookie, set_device_cookie, token_from
 from plaza.sessions.model import Login, Session, SessionId, SessionLimits, SessionsPage, Visit
 from plaza.sessions.service import Sessions
 from plaza.sessions.sign_in import SignIn
@@ -38,8 +38,10 @@ async def start_session(request: Request, sessions: Sessions) -> Response[Sessio
 @route.post("/login", access=SESSION)
 async def login_session(body: Login, request: Request, sessions: Sessions, sign_in: SignIn) -> Response[Session]:
     """Log in. The token changes, and the guest's cart is merged into the account's."""
-    visit = await sign_in.login(token_from(request), body, request.address)
-    return session_response(request, sessions.limits, visit, sessions.describe(visit))
+    visit = await sign_in.login(token_from(request), body, request.address, device_from(request))
+    cookie = set_cookie(request, visit.token, sessions.limits.absolute_seconds)
+    device = set_device_cookie(request, sign_in.new_device(body.username))
+    return Response(sessions.describe(visit), headers=[cookie, device])
 
 
 @route.post("/logout", access=SESSION, status=204)

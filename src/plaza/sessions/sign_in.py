@@ -31,16 +31,20 @@ class SignIn:
         self._passwords = passwords
         self._on_replaced = on_replaced
 
-    async def login(self, cookie: str | None, login: Login, address: str | None = None) -> Visit:
-        """Sign in by username and password. Two round trips besides the password check."""
+    async def login(self, cookie: str | None, login: Login, address: str | None = None, device: str = "") -> Visit:
+        """Sign in by username and password. Two round trips besides the password check. `device` is a cookie too."""
         user = None
         # Before the check: a user who is suspended, renamed or deleted during it is signed out by that.
         since = self._store.start_time(login.username)
         if self._passwords is not None and is_username(login.username):
-            user = await self._passwords.check(login.username, login.password, address, login.code)
+            user = await self._passwords.check(login.username, login.password, address, login.code, device)
         if user is None:
             raise WrongLogin("Username or password is wrong.")
         return await self.admit(cookie, user.name, since)
+
+    def new_device(self, username: str) -> str:
+        """Return the cookie for a device in which this user has just signed in; empty without a password check."""
+        return "" if self._passwords is None else self._passwords.new_device(username)
 
     async def admit(self, cookie: str | None, username: str, since: str | None = None) -> Visit:
         """Start the session of an authenticated user; the guest's data moves to the new session. Two round trips.

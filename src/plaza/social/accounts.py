@@ -138,9 +138,10 @@ class Accounts:
         require_username(new.username)
         if new.username.lower() in RESERVED_USERNAMES:
             raise Invalid("This username is reserved. Choose another one.", field="username")
-        await self.limiter.take("auth", new.username, address)
+        await self.limiter.take("register", new.username, address)
         stamp, now = self.auth.issue_time_ms(new.username), self.clock.now_ms()
-        hashed = await self.passwords.hash_new(new.password, new.username)
+        caller = self._credentials.limits.caller(new.username, address)
+        hashed = await self.passwords.hash_new(new.password, new.username, caller=caller)
         token, name = RefreshToken.new(new.username), new.username
         fields = [part for name, value in new.changes().items() if value is not None for part in (name, value)]
         reply = await self.functions.run(
@@ -152,16 +153,17 @@ class Accounts:
         await self._log.record(name, "register", address)
         return self._signed_in(reply, token, stamp)
 
-    async def login(self, login: PasswordLogin, address: str | None = None) -> SignedIn:
+    async def login(self, login: PasswordLogin, address: str | None = None, device: str = "") -> SignedIn:
         """Sign in by password. Two round trips, besides the limit's.
 
-        An unknown username takes the same time as a wrong password, and counts as an attempt too.
+        An unknown username takes the same time as a wrong password, and counts as an attempt too. `device` is the
+        client's cookie.
         """
-        name, now = login.username, self.clock.now_ms()
-        await self.limiter.take("auth", name, address)
+        name, now, limits = login.username, self.clock.now_ms(), self._credentials.limits
+        await limits.take(name, address, device)
         stamp = self.auth.issue_time_ms(name)
         stored = await self.valkey.call("HGET", AUTH_USER(name), "password_hash")
-        checked = await self.passwords.check(stored, login.password)
+        checked = await self.passwords.check(stored, login.password, limits.caller(name, address, device))
         if not checked.matches:
             await self._log.record(name, "sign_in", address, result="wrong_password")
             raise WrongPassword
@@ -170,7 +172,7 @@ class Accounts:
         reply = await self._sign_in(token, now, stored, checked.new_hash or "")
         if not reply:
             raise WrongPassword
-        await self.limiter.give_back("auth", name)
+        await limits.give_back(name, address, device)
         await self._log.record(name, "sign_in", address)
         return self._signed_in(reply, token, stamp)
 
@@ -218,12 +220,14 @@ class Accounts:
         Three round trips, besides the limit's and those of sessions that end.
         """
         name, now = actor.name, self.clock.now_ms()
-        await self.limiter.take("auth", name, address)
+        limits = self._credentials.limits
+        await limits.take_signed_in(name)
+        caller = limits.caller(name, address)
         stored = await self.valkey.call("HGET", AUTH_USER(name), "password_hash")
-        if not (await self.passwords.check(stored, change.old)).matches:
+        if not (await self.passwords.check(stored, change.old, caller)).matches:
             await self._log.record(name, "password_changed", address, result="wrong_password")
             raise Forbidden("The old password is wrong.", field="old")
-        token, hashed = RefreshToken.new(name), await self.passwords.hash_new(change.new, name, "new")
+        token, hashed = RefreshToken.new(name), await self.passwords.hash_new(change.new, name, "new", caller)
         reply, revoked_ms = await self._replace_password(name, stored, hashed, token.family, token.stored_value(now))
         if not reply:
             raise Forbidden("The old password is wrong.", field="old")

@@ -9,9 +9,9 @@ from plaza.core.auth import Actor, Auth
 from plaza.core.domain import MfaRequired, SecondFactor, WrongCode
 from plaza.core.errors import Forbidden
 from plaza.core.functions import Functions
-from plaza.core.passwords import Passwords
-from plaza.core.rate_limits import Limiter
+from plaza.core.passwords import PasswordCaller, Passwords
 from plaza.core.security_log import AccountLog
+from plaza.core.sign_in_limits import SignInLimits
 from plaza.core.tokens import ROLES
 from plaza.core.tracking_cache import TrackingCache
 from plaza.social.keys import AUTH_USER, USER, USER_LEAVING, USER_RENAMING
@@ -28,7 +28,7 @@ class Credentials:
         self,
         functions: Functions,
         auth: Auth,
-        limiter: Limiter,
+        limits: SignInLimits,
         passwords: Passwords,
         second_factor: SecondFactor | None = None,
         log: AccountLog | None = None,
@@ -38,32 +38,38 @@ class Credentials:
         self.log = log or AccountLog(None)
         self._functions = functions
         self._valkey = functions.valkey
-        self._limiter = limiter
+        self.limits = limits
         self._passwords = passwords
         self._actors: TrackingCache[Actor] = TrackingCache(functions.valkey, MAX_CACHED_ACTORS)
 
     async def check(
-        self, username: str, password: str, address: str | None = None, code: str | None = None
+        self, username: str, password: str, address: str | None = None, code: str | None = None, device: str = ""
     ) -> Actor | None:
         """Return the user who may sign in; None if the password is wrong. Four round trips, besides the limit's.
 
         Raises `MfaRequired` or `WrongCode` if the password is right and the account has a second factor.
         """
-        if not await self._is_password(username, password, address):
+        await self.limits.take(username, address, device)
+        if not await self._is_password(username, password, self.limits.caller(username, address, device)):
             await self.log.record(username, "sign_in", address, result="wrong_password")
             return None
         await self.require_code(username, code, address)
         actor = await self.actor(username)
         if actor is not None:
-            await self._limiter.give_back("auth", username)
+            await self.limits.give_back(username, address, device)
             await self.log.record(username, "sign_in", address)
         return actor
 
+    def new_device(self, username: str) -> str:
+        """Return the cookie for a device in which this user has just signed in. No I/O."""
+        return self.limits.new_device(username)
+
     async def has_password(self, username: str, password: str, address: str | None) -> bool:
-        """Whether this is a user's password. Two round trips, besides the limit's."""
-        right = await self._is_password(username, password, address)
+        """Whether this is the password of a signed-in user. Two round trips, besides the limit's."""
+        await self.limits.take_signed_in(username)
+        right = await self._is_password(username, password, self.limits.caller(username, address))
         if right:
-            await self._limiter.give_back("auth", username)
+            await self.limits.give_back_signed_in(username)
         return right
 
     async def require_own_password(
@@ -88,10 +94,9 @@ class Credentials:
             await self.log.record(username, "sign_in", address, result="wrong_code")
             raise WrongCode
 
-    async def _is_password(self, username: str, password: str, address: str | None) -> bool:
-        await self._limiter.take("auth", username, address)
+    async def _is_password(self, username: str, password: str, caller: PasswordCaller) -> bool:
         stored = await self._valkey.call("HGET", AUTH_USER(username), "password_hash")
-        if not (await self._passwords.check(stored, password)).matches:
+        if not (await self._passwords.check(stored, password, caller)).matches:
             return False
         # Hashing takes a tenth of a second. The password may have been changed meanwhile, and all sessions ended.
         return bool(await self._valkey.call("HGET", AUTH_USER(username), "password_hash") == stored)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.passwords import Passwords
 from plaza.core.security_log import AccountLog
+from plaza.core.sign_in_limits import SignInLimits
 from plaza.social import routes_accounts, routes_feeds, routes_inbound_sync, routes_posts, routes_users
 from plaza.social.account_deletion import AccountDeletion
 from plaza.social.account_export import AccountExport
@@ -37,7 +38,8 @@ def build(core: Core) -> Parts:
     posts = Posts(functions, reader, users, clock)
     comments = Comments(functions, posts)
     log = AccountLog(core.provided.security_log)
-    credentials = Credentials(functions, core.auth, core.limiter, passwords, core.provided.second_factor, log)
+    limits = SignInLimits(core.limiter, core.settings.secret("jwt_secret"), clock)
+    credentials = Credentials(functions, core.auth, limits, passwords, core.provided.second_factor, log)
     personal_data = SocialPersonalData(functions, comments, HomeFeedUpdates(functions))
     services = [
         credentials,

@@ -10,7 +10,9 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
 from plaza.core.idempotency import REPLAYED
+from plaza.sessions.cookies import device_from, set_device_cookie
 from plaza.social.accounts import Accounts
+from plaza.social.credentials import Credentials
 from plaza.social.model import PasswordChange, PasswordLogin, RefreshRequest, Registration, SignedIn, User
 
 # The service limits attempts by username, so these routes have no limit of their own.
@@ -28,16 +30,22 @@ class LoggedOut(msgspec.Struct):
 
 
 @route.post("/auth/register", access=PUBLIC, status=201, limit=None, idempotent="by_handler")
-async def register(body: Registration, request: Request, accounts: Accounts) -> Response[SignedIn]:
+async def register(
+    body: Registration, request: Request, accounts: Accounts, credentials: Credentials
+) -> Response[SignedIn]:
     """Register an account and sign in. The same `Idempotency-Key` and body sign in again."""
     signed_in, again = await accounts.register_once(body, request.headers.get("idempotency-key"), request.address)
-    return Response(signed_in, headers=[REPLAYED] if again else [])
+    device = set_device_cookie(request, credentials.new_device(body.username))
+    return Response(signed_in, headers=[device, REPLAYED] if again else [device])
 
 
 @route.post("/auth/login", access=PUBLIC, limit=None)
-async def login(body: PasswordLogin, request: Request, accounts: Accounts) -> SignedIn:
-    """Sign in with username and password."""
-    return await accounts.login(body, request.address)
+async def login(
+    body: PasswordLogin, request: Request, accounts: Accounts, credentials: Credentials
+) -> Response[SignedIn]:
+    """Sign in with username and password. The cookie marks this client as known to the user."""
+    signed_in = await accounts.login(body, request.address, device_from(request))
+    return Response(signed_in, headers=[set_device_cookie(request, credentials.new_device(body.username))])
 
 
 @route.post("/auth/refresh", access=PUBLIC)

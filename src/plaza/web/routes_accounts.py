@@ -11,7 +11,7 @@ from plaza.core.http.access import PUBLIC
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.security_log import AccountLog
-from plaza.sessions.cookies import clear_cookie, token_from
+from plaza.sessions.cookies import clear_cookie, device_from, token_from
 from plaza.sessions.model import Login, Visit
 from plaza.sessions.service import Sessions
 from plaza.sessions.sign_in import SignIn
@@ -54,14 +54,15 @@ async def submit_sign_in(request: Request, body: bytes, site: PageResponses, use
         given["code"] = fields["code"]
     try:
         login = forms.convert_fields(given, Login)
-        visit = await user_sign_in.login(token_from(request), login, request.address)
+        visit = await user_sign_in.login(token_from(request), login, request.address, device_from(request))
     except (Unauthenticated, Invalid, TooFast) as error:
         values = {"username": given["username"], "problem": error.detail, "needs_code": "code" in given}
         if isinstance(error, MfaRequired | WrongCode):
             values |= {"problem": f"{error.title}. Enter your password and a code.", "needs_code": True}
         return await sign_in.sign_in_page(request, site, next_path, status=_status(error), draft=draft, **values)
     visitor = await site.visitors.from_visit(request, visit)
-    return sign_in.signed_in_response(request, site, visitor, next_path, draft)
+    device = user_sign_in.new_device(login.username)
+    return sign_in.signed_in_response(request, site, visitor, next_path, draft, device)
 
 
 @page.post("/sign-in/as", access=PUBLIC)
@@ -110,7 +111,7 @@ async def sign_up(
         values["field"] = error.extra.get("field", "username" if isinstance(error, Conflict) else "")
         return await _sign_up_page(request, site, next_path, status=_status(error), **values)
     visitor = await site.visitors.from_visit(request, visit)
-    return sign_in.signed_in_response(request, site, visitor, next_path, None)
+    return sign_in.signed_in_response(request, site, visitor, next_path, None, user_sign_in.new_device(visitor.name))
 
 
 async def _register(request: Request, new: Registration, user_sign_in: SignIn, accounts: Accounts) -> Visit:
@@ -119,7 +120,8 @@ async def _register(request: Request, new: Registration, user_sign_in: SignIn, a
         registered = await accounts.register(new, request.address)
     except UsernameTaken:
         with suppress(Unauthenticated, TooFast):
-            return await user_sign_in.login(token_from(request), Login(new.username, new.password), request.address)
+            login = Login(new.username, new.password)
+            return await user_sign_in.login(token_from(request), login, request.address, device_from(request))
         raise
     return await user_sign_in.admit(token_from(request), registered.user.username)
 

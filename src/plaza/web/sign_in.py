@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from plaza.core.errors import PlazaError
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
+from plaza.sessions.cookies import set_device_cookie
 from plaza.web.drafts import Draft, draft_from_request
 from plaza.web.page_responses import PageResponses
 from plaza.web.problem_pages import wants_page
@@ -44,9 +46,14 @@ async def sign_in_page(
 
 
 def signed_in_response(
-    request: Request, site: PageResponses, visitor: Visitor, next_path: str, draft: Draft | None
+    request: Request, site: PageResponses, visitor: Visitor, next_path: str, draft: Draft | None, device: str = ""
 ) -> Response[str]:
-    """Redirect a user who has just signed in, or show the draft that the sign-in form carried."""
+    """Redirect a user who has just signed in, or show the draft that the sign-in form carried.
+
+    `device` is the cookie by which the browser is known from now on.
+    """
+    if device:
+        visitor = replace(visitor, cookie=(*visitor.cookie, set_device_cookie(request, device)))
     if draft is None:
         return Response(status=303, headers=[*visitor.cookie, ("location", next_path)])
     return _draft_page(request, site, visitor, draft, return_path=next_path)
