@@ -11,12 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from plaza.core.keyspace import Key
 from plaza.core.valkey import Arg
 
 Command = Sequence[Arg]
+
+# The `repair` of an invariant whose violations are only reported: another service wrote the data, and it stays.
+REPORT_ONLY: Final = "-"
 
 # Patterns that mean the same in every catalogue.
 COMMON_SHAPES = {
@@ -73,7 +76,8 @@ class Invariant:
 
     `reads` returns what else must be read: commands, and queries as `("QUERY", query, number of keys, key, …, arg, …)`.
     `check` gets the replies and the time (Unix milliseconds) and returns what is wrong, or None. `unless` is read only
-    after a violation: if any of these keys exists, an operation in progress explains it.
+    after a violation: if any of these keys exists, an operation in progress explains it. Without a `repair`, the key's
+    own is used; `REPORT_ONLY` means none.
     """
 
     name: str

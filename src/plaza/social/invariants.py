@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from plaza.core.invariants import Command, Entry, Invariant, Invariants
+from plaza.core.invariants import REPORT_ONLY, Command, Entry, Invariant, Invariants
 from plaza.core.keyspace import Key
 from plaza.core.number_parsing import parse_int
+from plaza.core.passwords import is_supported_hash
 from plaza.core.tokens import ROLES
 from plaza.social import keys as k
 from plaza.social.hashtags import MAX_TAGS, tags_in
@@ -137,7 +138,7 @@ def _check_ranked(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         return f"has {entry.member}, which is banned or does not have the hashtag"
     if due is not None and float(due) <= now:
         return None  # due: a worker will rescore it
-    if not post.is_ranked(now):
+    if not post.is_ranked(now) and entry.value:
         return f"has {entry.member}, which is older than 14 days"
     expected = score(post.points, post.created or 0, now)
     if abs(float(entry.value) - expected) > SCORE_TOLERANCE * expected + 1e-9:
@@ -259,8 +260,20 @@ def _is_registered(score: float | None, created_at: str | None, *, listed: bool)
 
 
 def _check_no_password(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    found = [name for name in ("password", "password_hash", "suspended_at", "suspended_by") if name in entry.value]
-    return f"holds {found[0]}, which belongs to `{k.AUTH_USER(entry.parts[0])}`" if found else None
+    found = [name for name in ("password", "password_hash") if name in entry.value]
+    return f"holds a {found[0]}; remove it when no other service needs it" if found else None
+
+
+def _reads_credentials(entry: Entry) -> Sequence[Command]:
+    return (("HGET", k.AUTH_USER(entry.parts[0]), "password_hash"),)
+
+
+def _check_credentials(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    auth = k.AUTH_USER(entry.parts[0])
+    if replies[0] is None and is_supported_hash(entry.value.get("password_hash", "")):
+        return f"holds a password_hash that `{auth}` lacks"
+    found = [name for name in ("suspended_at", "suspended_by") if name in entry.value]
+    return f"holds {found[0]}, which belongs to `{auth}`" if found else None
 
 
 def _no_reads(entry: Entry) -> Sequence[Command]:
@@ -360,7 +373,8 @@ INVARIANTS = Invariants(
         Invariant("tags", k.POST, _reads_tags, _check_tags, per_key=True),
         Invariant("copy", k.POST, _reads_copy, _check_copy, "style <username> <post>", per_key=True, unless=_restyling),
         Invariant("registry", k.USER, _reads_registry, _check_registry, per_key=True),
-        Invariant("secret", k.USER, _no_reads, _check_no_password, per_key=True),
+        Invariant("secret", k.USER, _no_reads, _check_no_password, REPORT_ONLY, per_key=True),
+        Invariant("credentials", k.USER, _reads_credentials, _check_credentials, per_key=True),
         Invariant("listed", k.USERS_REGULAR, _reads_role, _check_in_registry("user")),
         Invariant("listed", k.USERS_MODELS, _reads_role, _check_in_registry("model")),
         Invariant("sum", k.MODELS_TOP_ENGAGEMENT, _reads_leader, _check_leader),

@@ -9,6 +9,7 @@ import pytest
 from plaza.app import Plaza
 from plaza.challenges import invariants
 from plaza.keyspace.audit import DRY_RUN, REPAIR, Audits, recheck, throttle
+from plaza.shop.keys import CART
 from plaza.social.jobs import SocialJobs
 from plaza.social.keys import POST, POST_LIKES, USER, USER_LIKED, USER_VERSION
 from tests.keyspace.audit.corruptions import CORRUPTIONS
@@ -37,8 +38,9 @@ async def test_every_corruption_is_reported_and_repaired(
     audits: Audits, community: SampleCommunity, redis_client: Any
 ) -> None:
     before = await dump(redis_client)
+    repaired = [corruption for corruption in CORRUPTIONS if not corruption.kept]
     for first in range(BATCHES):
-        batch = CORRUPTIONS[first::BATCHES]
+        batch = repaired[first::BATCHES]
         for corruption in batch:
             await corruption.corrupt(redis_client, community)
         found = {(group.family, group.rule) for group in (await audits.run()).groups}
@@ -50,15 +52,31 @@ async def test_every_corruption_is_reported_and_repaired(
     assert (await audits.run()).clean
 
 
+async def test_what_another_service_may_have_written_is_reported_and_kept(
+    audits: Audits, community: SampleCommunity, redis_client: Any
+) -> None:
+    kept = [corruption for corruption in CORRUPTIONS if corruption.kept]
+    for corruption in kept:
+        await corruption.corrupt(redis_client, community)
+    likes, carts = POST_LIKES(community.posts[0]), CART(community.guest)
+    before = await redis_client.smembers(likes), await redis_client.hgetall(carts)
+    report = await audits.run(REPAIR)
+    assert {(group.family, group.rule) for group in report.left} == {corruption.finding for corruption in kept}
+    assert (await redis_client.smembers(likes), await redis_client.hgetall(carts)) == before
+    assert await redis_client.hget(POST(community.posts[0]), "likesCount") == str(len(before[0]))
+    assert await redis_client.hget(USER("ana"), "password") == "hunter2"
+
+
 async def test_a_dry_run_describes_repairs_and_changes_nothing(
     audits: Audits, community: SampleCommunity, redis_client: Any
 ) -> None:
-    for corruption in CORRUPTIONS[::7]:
+    corruptions = [corruption for corruption in CORRUPTIONS if not corruption.kept][::7]
+    for corruption in corruptions:
         await corruption.corrupt(redis_client, community)
     before = await dump(redis_client)
     report = await audits.run(DRY_RUN)
     plans = [finding.repair for group in report.groups for finding in group.examples]
-    assert len(plans) >= len(CORRUPTIONS[::7])
+    assert len(plans) >= len(corruptions)
     assert all(plans), report.groups
     assert not report.clean
     assert_same(await dump(redis_client), before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from plaza.core.invariants import Command, Entry, Invariant
+from plaza.core.invariants import REPORT_ONLY, Command, Entry, Invariant
 from plaza.core.keyspace import Key
 from plaza.keyspace.family_matching import KeyFamily
 
@@ -74,7 +74,7 @@ def lifetime_invariant(key: Key) -> Invariant:
 
 
 def member_invariant(family: KeyFamily) -> Invariant:
-    """Each member has the declared shape."""
+    """Each member has the declared shape. In a documented key another service wrote it, so it is only reported."""
 
     def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         assert family.element_shape is not None
@@ -82,11 +82,11 @@ def member_invariant(family: KeyFamily) -> Invariant:
             return None
         return f"holds {entry.member[:80]!r}, which is not a valid {family.key.contains or 'member'}"
 
-    return Invariant(MEMBER, family.key, _reads_nothing, check)
+    return Invariant(MEMBER, family.key, _reads_nothing, check, _repair_of_shape(family))
 
 
 def value_invariant(family: KeyFamily) -> Invariant:
-    """Each value of a hash has the declared shape."""
+    """Each value of a hash has the declared shape. As with members, it is only reported in a documented key."""
 
     def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         assert family.value_shape is not None
@@ -94,7 +94,11 @@ def value_invariant(family: KeyFamily) -> Invariant:
             return None
         return f"has the invalid value {str(entry.value)[:80]!r} for {entry.member}"
 
-    return Invariant(VALUE, family.key, _reads_nothing, check)
+    return Invariant(VALUE, family.key, _reads_nothing, check, _repair_of_shape(family))
+
+
+def _repair_of_shape(family: KeyFamily) -> str:
+    return REPORT_ONLY if family.key.document else ""
 
 
 def fields_invariant(family: KeyFamily) -> Invariant:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
+from plaza.core.invariants import REPORT_ONLY
 from plaza.core.keyspace import Key
 from plaza.keyspace.audit.basic_invariants import LIFETIME, MEMBER, TYPE, UNKNOWN, VALUE
 from plaza.keyspace.audit.recheck import Suspicion
@@ -50,7 +51,7 @@ class Repairer:
     def plan(self, suspicion: Suspicion) -> RepairPlan | None:
         """The repair of a finding; None if the source data does not decide what is right."""
         name, key, entry = suspicion.rule.name, suspicion.family.key, suspicion.entry
-        if name == UNKNOWN:
+        if name == UNKNOWN or suspicion.rule.repair == REPORT_ONLY:
             return None
         if name == SETTLED:
             return RepairPlan((), "settle it, as a worker does")

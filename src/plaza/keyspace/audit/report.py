@@ -13,6 +13,8 @@ from plaza.keyspace.terminal_escape import escape_controls
 # Findings of one kind that a report contains; the others are only counted.
 MAX_EXAMPLES = 10
 
+NOT_REPAIRED = "not repaired: the source data does not decide it, or another service wrote it"
+
 
 class Finding(msgspec.Struct, frozen=True):
     """One violated invariant. `repair` describes the repair; empty if the source data does not decide it."""
@@ -107,6 +109,6 @@ def _show_groups(groups: Iterable[FindingGroup], write: Callable[..., None], *, 
         for finding in group.examples:
             write(f"  {finding.key}: {finding.says}")
             if planned:
-                write(f"    → {finding.repair or 'not repaired: the source data does not decide it'}", "dim")
+                write(f"    → {finding.repair or NOT_REPAIRED}", "dim")
         if group.count > len(group.examples):
             write(f"  … and {group.count - len(group.examples):,} more")

@@ -5,14 +5,23 @@
 -- Entries of one list that a repair reads or deletes.
 local MAX_REPAIRED = 10000
 
--- repair_user: counters, registries and leaderboard of a user.   name
+-- A repaired counter is a cardinality. If the hash does not exist, its owner was deleted: write nothing.
+local function set_count(hash, field, size)
+  if exists(hash) then redis.call('HSET', hash, field, size) end
+end
+
+-- repair_user: counters, registries and leaderboard of a user; credentials that another service wrote to the profile.
+-- name
 command('repair_user', function(keys, args)
   local user, name = keys[1], args[2]
   if exists(user) then
     redis.call('HSET', user, 'username', name, 'postCount', redis.call('ZCARD', key.user_posts(name)),
       'followerCount', redis.call('SCARD', key.user_followers(name)),
       'followingCount', redis.call('SCARD', key.user_following(name)))
-    redis.call('HDEL', user, 'password', 'password_hash')
+    local hash = redis.call('HGET', user, 'password_hash')
+    if hash and (hash:find('^%$argon2') or hash:find('^%$2[aby]%$')) then
+      redis.call('HSETNX', key.auth_user(name), 'password_hash', hash)
+    end
     for _, field in ipairs({'suspended_at', 'suspended_by'}) do -- where earlier releases stored it
       local value = redis.call('HGET', user, field)
       if value then redis.call('HSETNX', key.auth_user(name), field, value) end

@@ -36,7 +36,7 @@ async def a_ranking_has_a_missing_article(client: Any, community: SampleCommunit
     await client.zadd(a.ARTICLES_BY_SCORE(), {"article:9999": 5})
 
 
-@corruptions.found_as("time:", "member")
+@corruptions.found_as("time:", "member", kept=True)
 async def a_ranking_has_an_invalid_member(client: Any, community: SampleCommunity) -> None:
     await client.zadd(a.ARTICLES_BY_TIME(), {"99": 5})
 

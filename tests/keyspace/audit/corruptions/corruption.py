@@ -16,19 +16,23 @@ Corrupt = Callable[[Any, SampleCommunity], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Corruption:
-    """One corruption. `finding` is the key family and the invariant that the report must name."""
+    """One corruption. `finding` is the key family and the invariant that the report must name.
+
+    `kept`: a repair leaves it, because another service may have written it.
+    """
 
     name: str
     finding: tuple[str, str]
     corrupt: Corrupt
+    kept: bool
 
 
 class CorruptionList(list[Corruption]):
     """Corruptions, registered by the `found_as` decorator."""
 
-    def found_as(self, family: str, rule: str) -> Callable[[Corrupt], Corrupt]:
+    def found_as(self, family: str, rule: str, *, kept: bool = False) -> Callable[[Corrupt], Corrupt]:
         def register(corrupt: Corrupt) -> Corrupt:
-            self.append(Corruption(corrupt.__name__, (family, rule), corrupt))
+            self.append(Corruption(corrupt.__name__, (family, rule), corrupt, kept))
             return corrupt
 
         return register

@@ -26,7 +26,7 @@ async def an_entry_has_other_details_than_the_statistics(client: Any, community:
     await client.hset(v.SESSION_VIEWERS("S1"), "ana", "#203.0.113.99##FR")
 
 
-@corruptions.found_as("<session>#Session#Statistics", "member")
+@corruptions.found_as("<session>#Session#Statistics", "member", kept=True)
 async def a_statistics_member_has_no_country(client: Any, community: SampleCommunity) -> None:
     await client.zadd(v.SESSION_STATISTICS("S1"), {"ana": 5})
 

@@ -62,7 +62,7 @@ async def likes_without_a_post(client: Any, community: SampleCommunity) -> None:
     await client.zadd(k.POST_LIKES_RECENT(MISSING_ID), {"ana": 5})
 
 
-@corruptions.found_as("post:<post>:likes", "member")
+@corruptions.found_as("post:<post>:likes", "member", kept=True)
 async def a_like_of_an_invalid_username(client: Any, community: SampleCommunity) -> None:
     await client.sadd(k.POST_LIKES(community.posts[0]), "no such name!")
 

@@ -23,7 +23,7 @@ async def a_session_is_missing_among_those_of_its_user(client: Any, community: S
     await client.zrem(USER_SESSION_TOKENS("ana"), community.token)
 
 
-@corruptions.found_as("cart:<token>", "value")
+@corruptions.found_as("cart:<token>", "value", kept=True)
 async def a_quantity_is_invalid(client: Any, community: SampleCommunity) -> None:
     await client.hset(s.CART(community.guest), community.items[2], -4)
 

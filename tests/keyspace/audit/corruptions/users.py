@@ -31,7 +31,7 @@ async def a_count_is_missing(client: Any, community: SampleCommunity) -> None:
     await client.hdel(k.USER("ana"), "postCount")
 
 
-@corruptions.found_as("user:<username>", "secret")
+@corruptions.found_as("user:<username>", "secret", kept=True)
 async def a_profile_holds_a_password(client: Any, community: SampleCommunity) -> None:
     await client.hset(k.USER("ana"), "password", "hunter2")
 
