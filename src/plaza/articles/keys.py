@@ -25,6 +25,9 @@ LINK_SECONDS: Final = 86_400
 # Every step of a build renews its lease. After this time without a step another process may build.
 BUILDER_MS: Final = 5_000
 
+# Other services name groups as they like; Plaza itself creates fewer. Braces would change a key's slot on a cluster.
+ANY_GROUP: Final = r"[^\x00-\x1f\x7f{}]{1,200}"
+
 _MEMBER = "`article:<id>`"
 _HOLDS = "article:<article>"
 _EXISTS = Reference("article:<article>")
@@ -267,7 +270,7 @@ CATALOGUE = Catalogue.from_module(
     globals(),
     {
         "article": "[1-9][0-9]{0,15}",
-        "group": r"[^\s\x00-\x1f{}:,]{1,50}",  # as other services may name them; Plaza creates fewer
+        "group": ANY_GROUP,
         "order": "score|time|hot|best|controversial",
         "digest": "[0-9a-f]{40}",
         "counter": COUNTER,

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from plaza.articles.keys import ANY_GROUP
 from plaza.core.errors import Conflict, Invalid
 from plaza.core.number_parsing import MAX_TIME_MS, parse_float
 from plaza.core.paging import Page, Pagination
@@ -44,10 +45,9 @@ AnyGroupName = Annotated[
     str,
     Meta(
         pattern=described_pattern(
-            "Use 1 to 50 characters without spaces, commas, colons and braces",
-            r"^[^\s\x00-\x1f\x85\ufeff{}:,]{1,50}$(?!\n)",
+            "Use 1 to 200 characters without braces and control characters", rf"^{ANY_GROUP}$(?!\n)"
         ),
-        description="1 to 50 characters without spaces, commas, colons and braces.",
+        description="1 to 200 characters without braces and control characters.",
     ),
 ]
 Direction = Literal["up", "down"]

@@ -180,7 +180,7 @@ def _required_author(actor: Actor) -> str:
 
 def _article_from_row(id: int, row: list[Any]) -> Article:
     title, link, author, time, votes, groups, vote = row
-    names = sorted(groups.split(",")) if groups else []
+    names = sorted(groups.split("\n")) if groups else []
     return Article(id, title, link, author, *_numbers(time, votes), names, _VOTES[vote])
 
 

@@ -163,7 +163,7 @@ command('delete_votes', function(keys, args)
 end)
 
 -- An article as one viewer sees it, or false:
--- {title, link, author, time, votes, groups joined by commas, viewer's vote}
+-- {title, link, author, time, votes, groups joined by line breaks, viewer's vote}
 local function read(viewer, article, in_groups, up, down)
   local row = redis.call('HMGET', article, 'title', 'link', 'author', 'time', 'votes')
   if not (row[1] and row[2] and row[3] and row[4]) then
@@ -171,7 +171,7 @@ local function read(viewer, article, in_groups, up, down)
     for i = 1, 4 do row[i] = row[i] or '' end
   end
   row[5] = votes_of(row[5], up, down)
-  row[6] = table.concat(redis.call('SMEMBERS', in_groups), ',')
+  row[6] = table.concat(redis.call('SMEMBERS', in_groups), '\n')
   row[7] = viewer ~= '' and vote_of(up, down, 'user:' .. viewer) or 'none'
   return row
 end

@@ -1,0 +1,30 @@
+"""Plaza on one server and on a cluster, beside another service."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plaza.challenges import invariants
+from plaza.keyspace.audit import recheck, throttle
+from tests.other_services.running import PlazaBesideOthers, plaza_beside_others
+from tests.servers import Cluster, Server
+
+
+@pytest.fixture
+def audit_at_full_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Audits without pauses, for tests in which no one writes meanwhile."""
+    monkeypatch.setattr(recheck, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(recheck, "SHORT_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(invariants, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(throttle, "TRAFFIC_PER_SECOND", 1_000_000)
+    monkeypatch.setattr(throttle, "FIRST_MEASURE_SECONDS", 0.0)
+
+
+@pytest.fixture
+async def beside(place: Server | Cluster, tmp_path: Path, redis_client: Any) -> AsyncIterator[PlazaBesideOthers]:
+    async with plaza_beside_others(place, tmp_path, redis_client) as beside:
+        yield beside

@@ -1,0 +1,103 @@
+"""A whole Plaza that is served over HTTP, and a plain client that is the other service."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from plaza.app import DOMAINS, Plaza
+from plaza.core.tokens import Role
+from plaza.keyspace.audit import REPAIR, AuditReport, Audits
+from tests.http_servers import all_of_plaza, serving
+from tests.servers import Cluster, Server
+from tests.timeouts import TIME_LIMIT_SECONDS
+
+
+@dataclass
+class PlazaBesideOthers:
+    """Plaza over HTTP, beside another service that has a Redis client and the documents."""
+
+    plaza: Plaza
+    http: httpx.AsyncClient
+    client: Any
+
+    def owned(self, id: str | int) -> str:
+        """Return an id as it is written in key names: in braces on a cluster."""
+        return f"{{{id}}}" if self.plaza.core.valkey.clustered else str(id)
+
+    def headers(self, username: str, role: Role = "user") -> dict[str, str]:
+        return {"authorization": f"Bearer {self.plaza.core.auth.issue(username, role)}"}
+
+    @property
+    def api_key(self) -> dict[str, str]:
+        return {"x-api-key": self.plaza.core.settings.secret("api_key")}
+
+    async def get(self, path: str, username: str = "", **headers: str) -> Any:
+        """Return the JSON of a route, as a user or with the API key."""
+        sent = {**(self.headers(username) if username else self.api_key), **headers}
+        answer = await self.http.get(path, headers=sent)
+        assert answer.status_code == 200, f"{path}: {answer.status_code} {answer.text}"
+        return answer.json()
+
+    async def send(self, method: str, path: str, username: str, body: Any = None) -> httpx.Response:
+        return await self.http.request(method, path, headers=self.headers(username), json=body)
+
+    async def repair(self) -> AuditReport:
+        """Run `plaza audit --repair`."""
+        return await self.plaza.get(Audits).run(REPAIR)
+
+    async def audit(self) -> AuditReport:
+        return await self.plaza.get(Audits).run()
+
+    async def documented_keys(self) -> dict[str, Any]:
+        """Return every key that a document describes, with its content."""
+        clustered = self.plaza.core.valkey.clustered
+        names = await (self.client.keys("*", target_nodes="primaries") if clustered else self.client.keys("*"))
+        return {name: await self._content(name) for name in sorted(names) if is_documented(name)}
+
+    async def _content(self, name: str) -> Any:
+        kind = await self.client.type(name)
+        if kind == "hash":
+            return await self.client.hgetall(name)
+        if kind == "set":
+            return await self.client.smembers(name)
+        if kind == "list":
+            return await self.client.lrange(name, 0, -1)
+        if kind == "zset":
+            return dict(await self.client.zrange(name, 0, -1, withscores=True))
+        return await self.client.get(name)
+
+
+def assert_kept(after: dict[str, Any], before: dict[str, Any]) -> None:
+    """Check that documented keys still have their content. Scores that fall with time may differ by 2%."""
+    assert before.keys() <= after.keys(), before.keys() - after.keys()
+    for name, content in before.items():
+        expected = pytest.approx(content, rel=0.02) if name.endswith(":ranked") else content
+        assert after[name] == expected, name
+
+
+def assert_unchanged(after: dict[str, Any], before: dict[str, Any]) -> None:
+    """As `assert_kept`, and no key is new."""
+    assert_kept(after, before)
+    assert after.keys() == before.keys(), after.keys() - before.keys()
+
+
+def is_documented(name: str) -> bool:
+    found = next((match for domain in DOMAINS if (match := domain.catalogue.match(name))), None)
+    return found is not None and bool(found.key.document)
+
+
+@contextlib.asynccontextmanager
+async def plaza_beside_others(place: Server | Cluster, data_dir: Path, client: Any) -> AsyncIterator[PlazaBesideOthers]:
+    async with (
+        all_of_plaza(place, data_dir) as plaza,
+        serving(plaza.app) as url,
+        httpx.AsyncClient(base_url=url, timeout=TIME_LIMIT_SECONDS, verify=False) as http,
+    ):
+        yield PlazaBesideOthers(plaza, http, client)
