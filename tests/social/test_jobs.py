@@ -69,12 +69,44 @@ async def test_only_due_posts_are_rescored_in_batches(
     ids = await create_posts_with_points(social, 30)
     await social.jobs.rescore()
     assert await social.jobs.rescore() == 0
-    social.clock.advance(days=1)
+    social.clock.advance(seconds=600)
     posts = [await social.posts.get(None, id) for id in ids]
     with_points = [post for post in posts if post.likesCount or post.commentsCount]
     assert 0 < len(with_points) < len(posts)
     assert await social.jobs.rescore() == len(with_points)
     await assert_consistent()
+
+
+async def test_likes_of_another_service_count_when_a_post_is_rescored(
+    social: Social, redis_client: Any, assert_consistent: Any
+) -> None:
+    author, fan = await social.create_user("mia", "model"), await social.create_user("fan")
+    with_points, without = await social.post(author, "#tea"), await social.post(author, "#tea")
+    await social.engagements.like(fan, with_points.id)
+    for post in (with_points, without):
+        for name in ("ana", "bob"):
+            await redis_client.sadd(k.POST_LIKES(post.id), name)
+            await redis_client.hincrby(k.POST(post.id), "likesCount", 1)
+    social.clock.advance(seconds=2 * HOUR)
+    assert await social.jobs.rescore() == 2
+    assert await redis_client.zscore(k.HASHTAG_RANKED("tea"), with_points.id) == pytest.approx(9 / 3)
+    assert await redis_client.zscore(k.HASHTAG_RANKED("tea"), without.id) == pytest.approx(6 / 3)
+    assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 15
+
+
+async def test_posts_that_another_service_deleted_or_banned_leave_the_ranking(
+    social: Social, redis_client: Any
+) -> None:
+    author = await social.create_user("mia")
+    deleted, banned, damaged, left = [await social.post(author, "#tea") for _ in range(4)]
+    for post in (deleted, damaged):
+        await redis_client.delete(k.POST(post.id))
+    await redis_client.set(k.POST(damaged.id), "not a hash")
+    await redis_client.hset(k.POST(banned.id), "banned", "true")
+    social.clock.advance(seconds=2 * HOUR)
+    assert await social.jobs.rescore() == 4
+    assert await redis_client.zrange(k.HASHTAG_RANKED("tea"), 0, -1) == [left.id]
+    assert await social.jobs.rescore() == 0
 
 
 async def test_a_like_after_fourteen_days_ranks_nothing(

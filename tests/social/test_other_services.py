@@ -13,7 +13,7 @@ from plaza.core.paging import Page
 from plaza.social import home_feed_updates
 from plaza.social import keys as k
 from plaza.social.credentials import Credentials
-from plaza.social.model import PostEdit, Profile
+from plaza.social.model import RANKED_MS, NewComment, PostEdit, Profile
 from tests.social.conftest import ADMIN, Social
 
 
@@ -129,7 +129,135 @@ async def test_a_like_of_another_service_is_shown_counted_and_listed(
     assert (await social.posts.get(ana, id)).isLiked
     assert (await social.feeds.explore(ana, Page())).items[0].post.isLiked
     assert [user.id for user in (await social.engagements.likes(bob, id, Page())).items] == ["ana"]
+    assert await redis_client.zscore(k.USER_LIKED("ana"), id) == social.clock.now_ms()
+    await social.functions.run("social_repair_post", [k.POST(id)], social.clock.now_ms(), id)
     await assert_consistent()
+
+
+async def test_a_read_of_likes_and_follows_changes_no_documented_key(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any
+) -> None:
+    """The other service is between its commands: it has not counted yet, nor written the other side."""
+    id = await post(social, bob, "#tea")
+    await redis_client.sadd(k.POST_LIKES(id), "ana")
+    await redis_client.sadd(k.USER_FOLLOWING("ana"), "bob")
+    assert [user.id for user in (await social.engagements.likes(bob, id, Page())).items] == ["ana"]
+    assert [user.id for user in (await social.relations.following(bob, "ana", Page())).items] == ["bob"]
+    assert await home_ids(social, ana) == [id]
+    assert (await social.relations.followers(bob, "bob", Page())).items == []
+    assert await redis_client.hget(k.POST(id), "likesCount") == "0"
+    assert await redis_client.hget(k.USER("ana"), "followingCount") == "0"
+    assert await redis_client.zscore(k.HASHTAG_RANKED("tea"), id) == 0
+    assert await redis_client.exists(k.USER_FOLLOWERS("bob")) == 0
+    await redis_client.sadd(k.USER_FOLLOWERS("bob"), "ana")
+    assert [user.id for user in (await social.relations.followers(bob, "bob", Page())).items] == ["ana"]
+    assert await redis_client.hget(k.USER("bob"), "followerCount") == "0"
+
+
+async def test_writes_between_the_commands_of_another_service_lose_no_count(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, assert_consistent: Any
+) -> None:
+    """Plaza writes after the other service has changed a set and before it changes the counter."""
+    cat = await social.create_user("cat")
+    id, unliked = await post(social, bob), await post(social, bob)
+    for name in (ana, cat):
+        await social.engagements.like(name, unliked)
+    await redis_client.sadd(k.POST_LIKES(id), "ana")
+    await redis_client.srem(k.POST_LIKES(unliked), "ana")
+    await redis_client.sadd(k.USER_FOLLOWING("ana"), "bob")
+    await redis_client.sadd(k.USER_FOLLOWERS("bob"), "ana")
+    await redis_client.sadd(k.POST_BOOKMARKS(id), "ana")
+    await redis_client.zadd(k.USER_BOOKMARKED("ana"), {id: social.clock.now_ms()})
+    new = await write_documented_post(redis_client, "bob", "new", social.clock.now_ms(), [], count=False)
+    await social.engagements.like(cat, id)
+    await social.engagements.unlike(cat, unliked)
+    await social.engagements.bookmark(cat, id)
+    await social.relations.follow(cat, "bob")
+    await social.relations.follow(ana, "cat")
+    await post(social, bob)
+    for key, field, difference in (
+        (k.POST(id), "likesCount", 1),
+        (k.POST(unliked), "likesCount", -1),
+        (k.USER("ana"), "followingCount", 1),
+        (k.USER("bob"), "followerCount", 1),
+        (k.POST(id), "bookmarksCount", 1),
+        (k.USER("bob"), "postCount", 1),
+    ):
+        await redis_client.hincrby(key, field, difference)
+    for key, field, count in (
+        (k.POST(id), "likesCount", "2"),
+        (k.POST(unliked), "likesCount", "0"),
+        (k.USER("ana"), "followingCount", "2"),
+        (k.USER("bob"), "followerCount", "2"),
+        (k.POST(id), "bookmarksCount", "2"),
+        (k.USER("bob"), "postCount", "4"),
+    ):
+        assert await redis_client.hget(key, field) == count, field
+    await social.functions.run("social_repair_like", [k.POST(unliked)], social.clock.now_ms(), unliked, "ana")
+    for repaired in (id, new):
+        await social.functions.run("social_repair_post", [k.POST(repaired)], social.clock.now_ms(), repaired)
+    await social.relations.following(bob, "ana", Page())
+    await social.relations.followers(bob, "bob", Page())
+    await social.engagements.likes(bob, id, Page())
+    await redis_client.hset(k.POST(new), mapping={"hashtags": "", "user_version": 0})
+    await assert_consistent()
+
+
+async def test_bookmarking_again_completes_what_another_service_wrote_on_one_side(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, assert_consistent: Any
+) -> None:
+    first, second = await post(social, bob), await post(social, bob)
+    await redis_client.zadd(k.USER_BOOKMARKED("ana"), {first: social.clock.now_ms()})
+    await redis_client.sadd(k.POST_BOOKMARKS(second), "ana")
+    assert (await social.posts.get(ana, first)).isBookmarked
+    assert not (await social.engagements.bookmark(ana, first)).changed
+    await social.engagements.unbookmark(ana, second)
+    assert await redis_client.smembers(k.POST_BOOKMARKS(first)) == {"ana"}
+    assert await redis_client.exists(k.POST_BOOKMARKS(second)) == 0
+    await assert_consistent()
+
+
+async def test_comments_of_another_service_are_listed_deleted_and_synced(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, assert_consistent: Any
+) -> None:
+    id = await post(social, bob)
+    first = (await social.comments.create(ana, id, NewComment("first"))).id
+    others = [str(uuid.uuid4()) for _ in range(3)]
+    for n, comment in enumerate(others):
+        fields = {"id": comment, "post_id": id, "username": "ana", "content": f"comment {n}"}
+        await redis_client.hset(k.COMMENT(comment), mapping={**fields, "created_at": social.clock.now_ms() + 1 + n})
+        await redis_client.rpush(k.POST_COMMENTS(id), comment)
+        await redis_client.hincrby(k.POST(id), "commentsCount", 1)
+    shown = (await social.comments.page(bob, id, Page())).items
+    assert [comment.id for comment in shown] == [first, *others]
+    assert await redis_client.zcard(k.USER_COMMENTS("ana")) == 4
+    await redis_client.lrem(k.POST_COMMENTS(id), 1, others[1])
+    await redis_client.hincrby(k.POST(id), "commentsCount", -1)
+    assert [comment.id for comment in (await social.comments.page(bob, id, Page())).items] == [
+        first,
+        others[0],
+        others[2],
+    ]
+    await redis_client.zrem(k.POST_COMMENTS_RECENT(id), others[0], others[2])
+    record = {"id": others[0], "post_id": id, "username": "ana", "content": "comment 0"}
+    assert (await social.sync.apply("comment", [record]))[0].status in ("updated", "unchanged")
+    assert (await social.comments.delete(ana, others[2])).deleted
+    assert await redis_client.lrange(k.POST_COMMENTS(id), 0, -1) == [first, others[0]]
+    assert await redis_client.hget(k.POST(id), "commentsCount") == "2"
+    assert not await redis_client.exists(k.COMMENT(others[2]))
+
+
+async def test_a_post_that_another_service_adds_with_an_earlier_time_reaches_an_active_readers_home_feed(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any
+) -> None:
+    await social.relations.follow(ana, "bob")
+    new = await post(social, bob)
+    assert await home_ids(social, ana) == [new]
+    old = await write_documented_post(redis_client, "bob", "old", social.clock.now_ms() - 86_400_000, [])
+    for _ in range(4):
+        social.clock.advance(seconds=k.HOME_SECONDS / 4 + 1)
+        home = await home_ids(social, ana)
+    assert home == [new, old]
 
 
 async def test_liking_again_after_another_service_changes_nothing_and_completes_the_index(
@@ -141,8 +269,10 @@ async def test_liking_again_after_another_service_changes_nothing_and_completes_
     assert (again.changed, again.isLiked, again.likesCount) == (False, True, 1)
     await assert_consistent()
     await redis_client.srem(k.POST_LIKES(id), "ana")
+    await redis_client.hincrby(k.POST(id), "likesCount", -1)
     assert not (await social.posts.get(ana, id)).isLiked
     assert (await social.engagements.likes(bob, id, Page())).items == []
+    await social.functions.run("social_repair_post", [k.POST(id)], social.clock.now_ms(), id)
     await assert_consistent()
 
 
@@ -165,6 +295,8 @@ async def test_a_follow_of_another_service_is_listed_and_in_the_home_feed(
     await assert_consistent()
     await redis_client.srem(k.USER_FOLLOWING("ana"), "cat")
     await redis_client.srem(k.USER_FOLLOWERS("cat"), "ana")
+    await redis_client.hincrby(k.USER("ana"), "followingCount", -1)
+    await redis_client.hincrby(k.USER("cat"), "followerCount", -1)
     assert await home_ids(social, ana) == posts[:1]
     assert (await social.relations.followers(None, "cat", Page())).items == []
     await assert_consistent()
@@ -179,7 +311,9 @@ async def test_deleting_a_post_deletes_likes_written_by_another_service(
     assert not await redis_client.exists(k.POST_LIKES(id))
 
 
-async def write_documented_post(redis_client: Any, author: str, content: str, at: int, tags: list[str]) -> str:
+async def write_documented_post(
+    redis_client: Any, author: str, content: str, at: int, tags: list[str], *, count: bool = True
+) -> str:
     """Write a post with exactly the documented fields and keys."""
     id = str(uuid.uuid4())
     fields = {"id": id, "user_id": author, "content": content, "media_url": "", "created_at": at}
@@ -191,7 +325,8 @@ async def write_documented_post(redis_client: Any, author: str, content: str, at
     for tag in tags:
         await redis_client.zadd(k.HASHTAG_POSTS(tag), {id: at})
         await redis_client.zadd(k.HASHTAG_RANKED(tag), {id: 0})
-    await redis_client.hincrby(k.USER(author), "postCount", 1)
+    if count:
+        await redis_client.hincrby(k.USER(author), "postCount", 1)
     return id
 
 
@@ -220,6 +355,26 @@ async def test_a_post_stays_under_a_hashtag_that_only_another_service_gave_it(
     await social.functions.run("social_repair_tagged", [k.POST(id)], social.clock.now_ms(), id, "tea")
     assert await redis_client.zscore(k.HASHTAG_POSTS("tea"), id) is not None
     assert [item.post.id for item in (await social.feeds.hashtag(ana, "tea", Page())).items] == [id]
+
+
+async def test_posts_that_another_service_leaves_ranked_with_the_score_0_are_not_shown(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any
+) -> None:
+    now = social.clock.now_ms()
+    ids = [
+        await write_documented_post(redis_client, "bob", "#tea", now - (RANKED_MS + 1) * (n % 2), ["tea"])
+        for n in range(8)
+    ]
+    shown = [item.post.id for item in (await social.feeds.ranked(ana, "tea", Page())).items]
+    assert sorted(shown) == sorted(ids[::2])
+    for offset in range(5):
+        page = (await social.feeds.ranked(ana, "tea", Page(limit=2, offset=offset))).items
+        assert [item.post.id for item in page] == shown[offset : offset + 2]
+    (top,) = await social.feeds.top_posts(ana, "tea", 5)
+    assert [item.post.id for item in top.posts] == shown
+    for id in ids:
+        await social.functions.run("social_repair_post", [k.POST(id)], now, id)
+    assert await redis_client.zcard(k.HASHTAG_RANKED("tea")) == 8
 
 
 async def test_the_raw_home_feed_loses_posts_of_unfollowed_and_blocked_users_and_banned_posts(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from plaza.core.auth import Actor
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.functions import Functions
+from plaza.core.number_parsing import parse_time_ms
 from plaza.core.paging import (
     Page,
     PageResult,
@@ -26,7 +27,7 @@ from plaza.social.keys import (
     USER_BLOCKED,
     USER_BLOCKED_BY,
 )
-from plaza.social.model import Comment, DeletionResult, NewComment, comment_from_hash
+from plaza.social.model import MAX_COMPLETED, Comment, DeletionResult, NewComment, comment_from_hash
 from plaza.social.posts import Posts, new_id
 
 
@@ -52,7 +53,7 @@ class Comments:
 
     async def page(self, viewer: Actor | None, post: str, page: Page) -> PageResult[Comment]:
         """List the comments on a post, oldest first. Three round trips; four on a cluster."""
-        await self.posts.get(viewer, post)
+        await asyncio.gather(self.posts.get(viewer, post), self._complete_index(post))
         key = POST_COMMENTS_RECENT(post)
 
         async def load(ids: Sequence[str]) -> list[Comment | None]:
@@ -65,6 +66,21 @@ class Comments:
             return [None if comment is None or comment.username in hidden else comment for comment in comments]
 
         return await page_by_position(key, page, ids_in_sorted_set(self.functions, key, newest_first=False), load)
+
+    async def _complete_index(self, post: str) -> None:
+        """Index the comments that another service added to the list or removed. One round trip if there are none."""
+        comments, recent = POST_COMMENTS(post), POST_COMMENTS_RECENT(post)
+        listed, indexed = await self.valkey.batch([("LLEN", comments), ("ZCARD", recent)])
+        if listed == indexed or listed > MAX_COMPLETED:
+            return
+        ids = await self.valkey.call("LRANGE", comments, 0, -1)
+        rows = await self.valkey.batch([("HMGET", COMMENT(id), "created_at", "username") for id in ids])
+        entries: list[str | int] = []
+        at = 0
+        for id, (created, name) in zip(ids, rows, strict=True):
+            at = max(at, parse_time_ms(created))  # the list is in the order of time, also without valid times
+            entries += [id, at, name or ""]
+        await self.functions.run("social_complete_comments", [POST(post), comments, recent], post, *entries)
 
     def cursor_at(self, comment: Comment) -> str:
         """Return a cursor for `page` that starts with this comment."""

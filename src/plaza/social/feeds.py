@@ -39,7 +39,7 @@ from plaza.social.keys import (
     USER_BOOKMARKED,
     USER_POSTS,
 )
-from plaza.social.model import FeedItem, TopModel, TopPosts, User
+from plaza.social.model import RANKED_MS, FeedItem, TopModel, TopPosts, User
 from plaza.social.post_reader import PostReader, ReadView
 from plaza.social.users import Users
 
@@ -54,6 +54,7 @@ class Feeds:
         self.valkey = functions.valkey
         self.reader = reader
         self.users = users
+        self.clock = clock
         self.snapshots = Snapshots(functions.valkey, clock)
 
     async def explore(self, viewer: Actor | None, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
@@ -81,11 +82,11 @@ class Feeds:
     async def ranked(self, viewer: Actor | None, tag: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """List the posts with a hashtag, best first. Two round trips; three if a second page stores a snapshot."""
         key = HASHTAG_RANKED(require_tag(tag, "tag"))
-        view = ReadView(viewer, users)
+        view = self._ranked_view(viewer, users)
         load, seen = partial(self.reader.items, view), partial(self.reader.visible, view)
 
         async def rank(offset: int) -> int | None:
-            found = await self.reader.at_offset(view, key, offset, 0, only_shown=True)
+            found = await self.reader.at_offset(view, key, offset, 1, only_shown=True)
             return found and found.rank
 
         return await self.snapshots.page(key, page, partial(self._top, key), load, seen, rank)
@@ -95,7 +96,7 @@ class Feeds:
         wanted = list(dict.fromkeys(require_tag(tag.strip(), "hashtags") for tag in tags.split(",") if tag.strip()))
         if not 1 <= len(wanted) <= MAX_SEARCHED_TAGS:
             raise Invalid(f"Must be 1 to {MAX_SEARCHED_TAGS} hashtags, separated by commas.", field="hashtags")
-        view, most = ReadView(viewer, users), each + SPARE_POSTS
+        view, most = self._ranked_view(viewer, users), each + SPARE_POSTS
         found = await self.valkey.batch([("ZRANGE", HASHTAG_RANKED(tag), 0, most - 1, "REV") for tag in wanted])
         items = iter(await self.reader.items(view, [id for ids in found for id in ids]))
         shown = [[item for item in (next(items) for _ in ids) if item is not None][:each] for ids in found]
@@ -103,6 +104,10 @@ class Feeds:
             if len(shown[i]) < each and len(ids) == most:
                 shown[i] = await self._best_visible(view, HASHTAG_RANKED(wanted[i]), each)
         return [TopPosts(tag, posts) for tag, posts in zip(wanted, shown, strict=True)]
+
+    def _ranked_view(self, viewer: Actor | None, users: bool) -> ReadView:
+        """Other services leave posts of more than 14 days in the ranked sets, with the score 0: they are not shown."""
+        return ReadView(viewer, users, created_after=self.clock.now_ms() - RANKED_MS)
 
     async def _best_visible(self, view: ReadView, key: str, count: int) -> list[FeedItem]:
         """Return the best visible posts although many better ones are hidden. Reads at most 1,000 ids."""

@@ -86,8 +86,14 @@ class SocialJobs:
     async def _rescore_each(self) -> int:
         now, limit = self.clock.now_ms(), ("LIMIT", 0, RESCORE_BATCH)
         due: list[str] = await self.valkey.call("ZRANGE", RANKING_DUE(), "-inf", now, "BYSCORE", *limit)
-        for ids in chunks(due, MAX_CONCURRENT):
-            await asyncio.gather(*(self.functions.run("social_rescore", [POST(id)], id, now) for id in ids))
+        records = await self.valkey.call("HMGET", RANKING_POSTS(), *due) if due else []
+        for rows in chunks(list(zip(due, records, strict=True)), MAX_CONCURRENT):
+            await asyncio.gather(
+                *(
+                    self.functions.run("social_rescore", [POST(id)], id, now, (record or "").rpartition("|")[2])
+                    for id, record in rows
+                )
+            )
         return len(due)
 
     async def update_home_feeds(self) -> int:

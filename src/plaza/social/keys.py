@@ -639,10 +639,10 @@ TMP_HOME_STATE = Key(
     contains=(
         "`upto` → posts created before are merged; `floor` → complete from this time on ('' if it has all posts); "
         "`follows` → number and time of the follows that it was built from; `empty` → 1 if it has no posts, so no key; "
-        "`imported` → the last import when it was built"
+        "`imported` → the last import when it was built; `built` → when"
     ),
     owner="username",
-    element_regex="upto|floor|follows|empty|imported",
+    element_regex="upto|floor|follows|empty|imported|built",
     lifetime="15 minutes after the last read",
     ttl_seconds=HOME_SECONDS,
     read=SELF,

@@ -7,8 +7,16 @@ from plaza.core.functions import Constant, Library
 from plaza.core.tokens import ROLES
 from plaza.social.hashtags import MAX_TAG_CHARACTERS, MAX_TAGS
 from plaza.social.home_feed import MAX_FOLLOWED_READ, MAX_MERGED, MERGE_OVERLAP_MS
-from plaza.social.keys import CATALOGUE
-from plaza.social.model import BOOKMARK_POINTS, COMMENT_POINTS, COPIED_FIELDS, HOUR_MS, LIKE_POINTS, RANKED_MS
+from plaza.social.keys import CATALOGUE, HOME_SECONDS
+from plaza.social.model import (
+    BOOKMARK_POINTS,
+    COMMENT_POINTS,
+    COPIED_FIELDS,
+    HOUR_MS,
+    LIKE_POINTS,
+    MAX_COMPLETED,
+    RANKED_MS,
+)
 
 _NOUNS = ("users", "hashtags", "post_projections", "posts", "bulk_import", "feeds", "renaming", "repair")
 
@@ -20,11 +28,13 @@ _CONSTANTS: dict[str, Constant] = {
     "LIKE_POINTS": LIKE_POINTS,
     "COMMENT_POINTS": COMMENT_POINTS,
     "BOOKMARK_POINTS": BOOKMARK_POINTS,
+    "MAX_COMPLETED": MAX_COMPLETED,
     "MAX_TAGS": MAX_TAGS,
     "MAX_TAG_CHARACTERS": MAX_TAG_CHARACTERS,
     "MERGE_OVERLAP_MS": MERGE_OVERLAP_MS,
     "MAX_MERGED": MAX_MERGED,
     "MAX_FOLLOWED_READ": MAX_FOLLOWED_READ,
+    "HOME_SECONDS": HOME_SECONDS,
 }
 
 LIBRARY = Library.read("social", CATALOGUE, "plaza.social.lua", *_NOUNS, base=paging.LIBRARY, constants=_CONSTANTS)

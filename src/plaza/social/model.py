@@ -416,6 +416,9 @@ def comment_from_hash(fields: Mapping[str, str], id: str) -> Comment:
     )
 
 
+# Members of a documented key that a read compares with Plaza's index of it. The audit completes larger ones.
+MAX_COMPLETED: Final = 10_000
+
 HOUR_MS: Final = 3_600_000
 # Older posts are not ranked.
 RANKED_MS: Final = 14 * 24 * HOUR_MS

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from plaza.core.auth import Actor
 from plaza.core.functions import Functions
+from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Position, list_checksum
 from plaza.core.sequences import chunks, pairs
 from plaza.core.tracking_cache import TrackingCache
@@ -52,6 +53,7 @@ class ReadView:
     users: bool = True  # include the authors' public profiles
     feed: bool = True  # leave out muted users
     followed: bool = False  # only users that the viewer follows
+    created_after: int = 0  # leave out posts that were created before this time, Unix milliseconds
 
 
 class RankedRows(NamedTuple):
@@ -117,10 +119,13 @@ class PostReader:
 
     async def visible(self, view: ReadView, ids: Sequence[str]) -> list[bool]:
         """Return which posts the viewer may see. Two round trips; much cheaper than `items`."""
-        rows = await self.valkey.batch([("HMGET", POST(id), "user_id", "banned") for id in ids])
-        names = list(dict.fromkeys(author for author, _ in rows if author is not None))
+        rows = await self.valkey.batch([("HMGET", POST(id), "user_id", "banned", "created_at") for id in ids])
+        names = list(dict.fromkeys(author for author, _, _ in rows if author is not None))
         hidden = _hidden(view, names, await self.valkey.batch(_relation_commands(view, names)))
-        return [author is not None and banned is None and author not in hidden for author, banned in rows]
+        return [
+            author is not None and banned is None and author not in hidden and parse_int(created) >= view.created_after
+            for author, banned, created in rows
+        ]
 
     async def at_offset(
         self, view: ReadView, key: str, offset: int, count: int, *, only_shown: bool = False
@@ -129,16 +134,19 @@ class PostReader:
 
         `only_shown`: banned and deleted posts are not in the list. Then the offset is a rank if no user is hidden from
         the viewer, which takes one round trip. Otherwise, on one server, Valkey counts the visible posts, in one more.
+        With `created_after`, posts that are too old have the score 0.
         """
         if only_shown:
             rows, *lists = await self.valkey.batch(
                 [("ZRANGE", key, offset, offset + count - 1, "REV", "WITHSCORES"), *_hiding_commands(view)]
             )
-            if not any(lists):
+            may_skip_old_posts = view.created_after and not (rows and rows[0][1] > 0)
+            if not any(lists) and not may_skip_old_posts:
                 return RankedRows(offset, rows)
         if self.valkey.clustered:
             return None
-        keys, args = [key, *_viewer_keys(view)], (offset, count, int(view.feed), int(view.followed))
+        keys = [key, *_viewer_keys(view)]
+        args = (offset, count, int(view.feed), int(view.followed), view.created_after)
         reply = await self.functions.query("social_list_at_offset", keys, *args)
         return None if reply is None else RankedRows(reply[0], [(id, float(score)) for id, score in pairs(reply[1])])
 
@@ -288,7 +296,8 @@ def _items(
     items: list[FeedItem | None] = []
     for id, like, mark in zip(ids, liked, marked, strict=True):
         post = loaded.posts.get(id)
-        if post is None or post.banned or post.user_id in hidden or id in hidden:
+        is_shown = post is not None and not post.banned and post.created_at >= view.created_after
+        if post is None or not is_shown or post.user_id in hidden or id in hidden:
             items.append(None)
             continue
         if like or mark is not None:

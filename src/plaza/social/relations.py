@@ -99,7 +99,7 @@ class Relations:
 
     async def following(self, viewer: Actor | None, name: str, page: Page) -> PageResult[User]:
         """List the users that a user follows, latest first. Three round trips."""
-        keys = [USER(name), USER_FOLLOWING(name), USER_FOLLOWING_RECENT(name), TMP_HOME_STATE(name)]
+        keys = [USER_FOLLOWING(name), USER_FOLLOWING_RECENT(name), TMP_HOME_STATE(name)]
         completed = self.functions.run("social_complete_following", keys, name, self.clock.now_ms())
         await asyncio.gather(self.users.get(viewer, name), completed)
         return await self.users.page_of(viewer, USER_FOLLOWING_RECENT(name), page)

@@ -55,6 +55,7 @@ command('import_follows', function(keys, args)
   if #names == 0 then return 0 end
   redis.call('SADD', following, unpack(names))
   redis.call('ZADD', recent, unpack(scored))
-  redis.call('HSET', user, 'followingCount', redis.call('SCARD', following))
+  local size = redis.call('SCARD', following)
+  change_count(user, 'followingCount', size - #names, size)
   return #names
 end)

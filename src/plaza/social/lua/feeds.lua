@@ -57,17 +57,18 @@ local MAX_HIDDEN_SKIPPED = 250
 
 -- list_at_offset: the posts of a list, highest score first, after so many that the viewer may see. One server only.
 -- KEYS list, then the viewer's blocked, blocked_by, muted, following (none if anonymous)
--- ARGV offset, count, 1 to hide muted users, 1 to hide users who are not followed
+-- ARGV offset, count, 1 to hide muted users, 1 to hide users who are not followed, oldest time of a visible post or 0
 -- Reply {rank, {post, score, …}}, or nil if too many posts are hidden
 query('list_at_offset', function(keys, args)
-  local list, left, count = keys[1], tonumber(args[1]), tonumber(args[2])
+  local list, left, count, oldest = keys[1], tonumber(args[1]), tonumber(args[2]), tonumber(args[5])
   local is_hidden = keys[2] and author_filter({unpack(keys, 2)}, args[3], args[4])
   local ids = redis.call('ZREVRANGE', list, 0, left + MAX_HIDDEN_SKIPPED - 1)
   local rank = 0
   while left > 0 and rank < #ids do
     rank = rank + 1
-    local post = redis.pcall('HMGET', key.post(ids[rank]), 'user_id', 'banned') -- an error if it is no hash
-    if post[1] and not post[2] and not (is_hidden and is_hidden(post[1])) then left = left - 1 end
+    local post = redis.pcall('HMGET', key.post(ids[rank]), 'user_id', 'banned', 'created_at') -- an error if it is no hash
+    local is_shown = post[1] and not post[2] and finite(post[3], 0) >= oldest
+    if is_shown and not (is_hidden and is_hidden(post[1])) then left = left - 1 end
   end
   if left > 0 and #ids == tonumber(args[1]) + MAX_HIDDEN_SKIPPED then return false end
   if left > 0 or count == 0 then return {rank, {}} end
@@ -98,6 +99,12 @@ end
 local function is_own_home(home, state)
   if exists(home) then return redis.call('PEXPIRETIME', home) == redis.call('PEXPIRETIME', state) end
   return redis.call('HEXISTS', state, 'empty') == 1
+end
+
+-- Another service may add posts of an earlier time, which reads do not merge. So a feed is built again after a while, also
+-- if it is read all the time.
+local function is_old_home(built, at)
+  return at - finite(built, 0) > HOME_SECONDS * 1000
 end
 
 local function cut_home(home, state)
@@ -136,12 +143,12 @@ end
 command('home_open', function(keys, args)
   local home, state, following, recent, explore, imported = unpack(keys)
   local at, last_import = now(args[1]), imported and redis.call('GET', imported) or ''
-  complete_following(key.user(args[6]), following, recent, state, args[6], text(at))
+  complete_following(following, recent, state, args[6], text(at))
   local follows = follows_version(recent)
-  local built_from, upto, built_after = unpack(redis.call('HMGET', state, 'follows', 'upto', 'imported'))
+  local built_from, upto, built_after, built = unpack(redis.call('HMGET', state, 'follows', 'upto', 'imported', 'built'))
   built_after = built_after or ''
   local is_current = built_from == follows and (not imported or built_after == last_import)
-  if not is_current or not is_own_home(home, state) then
+  if not is_current or is_old_home(built, at) or not is_own_home(home, state) then
     return {'build', follows, redis.call('ZREVRANGE', recent, 0, MAX_FOLLOWED_READ - 1), last_import}
   end
   local is_merged = explore and merge_explore(home, state, following, explore, at, tonumber(upto))
@@ -165,7 +172,7 @@ end
 command('home_put', function(keys, args)
   local home, state = keys[1], keys[2]
   redis.call('DEL', home)
-  redis.call('HSET', state, 'follows', args[2], 'upto', args[3], 'floor', args[4], 'imported', args[8])
+  redis.call('HSET', state, 'follows', args[2], 'upto', args[3], 'built', args[3], 'floor', args[4], 'imported', args[8])
   add_rows(home, args, 9)
   expire_home(home, state, args[1])
   return home_page(home, state, args, 5)

@@ -10,23 +10,27 @@ local RESCORE_MS = 54000
 -- projection may be computed again at any time, so nothing is cached.
 local cached_states = {}
 
+local function points_of(likes, comments, bookmarks)
+  return math.floor(finite(likes, 0)) * LIKE_POINTS + math.floor(finite(comments, 0)) * COMMENT_POINTS
+    + math.floor(finite(bookmarks, 0)) * BOOKMARK_POINTS
+end
+
 -- Returns the state from the values of a post's fields, in the order of post_state, and caches it.
 local function cache_state(id, f)
   local state = {
     author = f[1], created = math.floor(finite(f[2], 0)), dated = finite(f[2], nil) ~= nil, shown = not f[4],
     tags = f[3] and split(f[3]) or tags_in(redis.call('HGET', key.post(id), 'content')), has_tags_field = f[3] ~= false,
-    points = math.floor(finite(f[5], 0)) * LIKE_POINTS + math.floor(finite(f[6], 0)) * COMMENT_POINTS
-      + math.floor(finite(f[7], 0)) * BOOKMARK_POINTS,
+    points = points_of(f[5], f[6], f[7]),
     version = finite(f[8], 0),
   }
   if not CLUSTERED then cached_states = {[id] = state} end
   return state
 end
 
--- Returns what projections need of a post; nil if it does not exist.
+-- Returns what projections need of a post; nil if it does not exist or is no hash.
 local function post_state(id)
   if cached_states[id] then return cached_states[id] end
-  local f = redis.call('HMGET', key.post(id), 'user_id', 'created_at', 'hashtags', 'banned', 'likesCount',
+  local f = redis.pcall('HMGET', key.post(id), 'user_id', 'created_at', 'hashtags', 'banned', 'likesCount',
     'commentsCount', 'bookmarksCount', 'user_version')
   return f[1] and cache_state(id, f) or nil
 end
@@ -35,11 +39,12 @@ local function engagement_score(points, created, at)
   return points / (math.max(at - created, 0) / HOUR_MS + 1)
 end
 
--- Returns when a stored score must be computed again: before it is off by 2%, and after 14 days.
+-- Returns when a stored score must be computed again: before it is off by 2%, and after 14 days. A score of 0 stays right,
+-- but another service may have added points: it is computed again whenever the age of the post has doubled.
 local function next_due(points, created, at)
-  local over = created + RANKED_MS + 1
-  if points == 0 then return over end
-  return math.min(over, at + RESCORE_MS * (math.max(at - created, 0) / HOUR_MS + 1))
+  local over, age = created + RANKED_MS + 1, math.max(at - created, 0)
+  if points == 0 then return math.min(over, at + age + HOUR_MS) end
+  return math.min(over, at + RESCORE_MS * (age / HOUR_MS + 1))
 end
 
 local function is_ranked(post, at)
@@ -75,15 +80,13 @@ projection('tagged', function(id, tag)
   return {'ZREM', key.hashtag_posts(tag), id}
 end)
 
+-- After 14 days another service leaves a post in the ranked set, with the score 0: it stays too.
 projection('ranked', function(id, tag, at)
   local post = post_state(id)
   at = tonumber(at)
-  if post and post.shown and not post.has_tags_field and not has_tag(post, tag) then
-    return {'ZADD', key.hashtag_ranked(tag), 'XX', engagement_score(post.points, post.created, at), id}
-  end
-  if is_ranked(post, at) and has_tag(post, tag) then
-    return {'ZADD', key.hashtag_ranked(tag), engagement_score(post.points, post.created, at), id}
-  end
+  local score = post and at - post.created <= RANKED_MS and engagement_score(post.points, post.created, at)
+  if score and post.shown and has_tag(post, tag) then return {'ZADD', key.hashtag_ranked(tag), score, id} end
+  if post and post.shown and not post.has_tags_field then return {'ZADD', key.hashtag_ranked(tag), 'XX', score or 0, id} end
   return {'ZREM', key.hashtag_ranked(tag), id}
 end, 2)
 
@@ -144,28 +147,48 @@ command('update_points', function(keys, args)
   if role == 'model' then project('leader', name) end
 end)
 
--- rescore: update a post's scores on a cluster, where hashtag keys are on other nodes.   KEYS post   ARGV id, now
+-- rescore: update a post's scores on a cluster, where hashtag keys are on other nodes. A post that another service deleted
+-- leaves the ranking.   KEYS post   ARGV id, now, the tags in its record
 command('rescore', function(keys, args)
-  local id, at = args[1], args[2]
-  local author = redis.call('HGET', keys[1], 'user_id')
-  if author then project_engagement(id, author, tags_of(keys[1]), at) end
+  local id, at, tags = args[1], args[2], split(args[3])
+  cached_states = {}
+  local post = post_state(id)
+  if post then project('pointed', id, post.author) end
+  project_ranks(id, post and post.tags or tags, at)
+  project('due', id, at)
 end)
 
--- rescore_due: rescore the next batch of due posts on one server, from `ranking:posts` alone.
+-- Returns when a post was created, its points and its tags, from its record in `ranking:posts`. Counters that another
+-- service has changed since count: then the record, the author's points and the leaderboard follow. A post that is missing
+-- or banned has no time.
+local function refresh_record(posts, id, record)
+  local created, known, tags = string.match(record or '', '^(%d+)|(%d+)|(.*)$')
+  -- An error if it is no hash.
+  local f = redis.pcall('HMGET', key.post(id), 'user_id', 'banned', 'likesCount', 'commentsCount', 'bookmarksCount')
+  if not created or not f[1] or f[2] then return nil, 0, tags or '' end
+  local points = points_of(f[3], f[4], f[5])
+  if points ~= tonumber(known) then
+    redis.call('HSET', posts, id, created .. '|' .. text(points) .. '|' .. tags)
+    project('pointed', id, f[1])
+  end
+  return tonumber(created), points, tags
+end
+
+-- rescore_due: rescore the next batch of due posts on one server.
 -- KEYS due, posts   ARGV now, batch size   Reply how many were due
 command('rescore_due', function(keys, args)
   local due, posts, at, most = keys[1], keys[2], now(args[1]), tonumber(args[2])
   local ids = redis.call('ZRANGE', due, '-inf', text(at), 'BYSCORE', 'LIMIT', 0, most)
   if #ids == 0 then return 0 end
+  cached_states = {}
   local again, over, gone, scores = {}, {}, {}, {}
   for i, record in ipairs(redis.call('HMGET', posts, unpack(ids))) do
     local id = ids[i]
-    local created, points, tags = string.match(record or '', '^(%d+)|(%d+)|(.*)$')
-    created, points = tonumber(created), tonumber(points)
+    local created, points, tags = refresh_record(posts, id, record)
     local ranked = created and at - created <= RANKED_MS
     local score = ranked and text(engagement_score(points, created, at))
     local lists = ranked and scores or over
-    for tag in string.gmatch(tags or '', '[^,]+') do
+    for tag in string.gmatch(tags, '[^,]+') do
       local list = lists[tag] or {}
       lists[tag] = list
       if ranked then list[#list + 1] = score end

@@ -64,6 +64,7 @@ command('update_authored', function(keys, args)
   local updates_feeds = args[5] ~= 'quiet' and exists(followers)
   local role_field, version_field = unpack(redis.call('HMGET', user, 'role', 'version'))
   local role, latest = role_from(user, role_field), version_from(name, version_field)
+  local before = redis.call('ZCARD', posts)
   if created == '' then
     if redis.call('ZREM', posts, id) == 1 and updates_feeds then project('drop', id, name, clock_ms()) end
   elseif not role then
@@ -77,7 +78,7 @@ command('update_authored', function(keys, args)
       project('push', id, created)
     end
   end
-  if role then redis.call('HSET', user, 'postCount', redis.call('ZCARD', posts)) end
+  change_count(user, 'postCount', before, redis.call('ZCARD', posts))
 end)
 
 -- restyle_post: copy the author's profile to a post, unless the post has a newer version.
@@ -227,8 +228,13 @@ command('like', function(keys, args)
   local author, tags = require_post(post, blocked, blocked_by, args[5])
   local changed = redis.call('SADD', likes, name)
   local size = redis.call('SCARD', likes)
-  if changed == 1 then redis.call('ZADD', recent, since, name) end
-  if changed == 1 or redis.call('ZADD', recent, 'NX', since, name) == 1 then -- or another service added the like
+  if changed == 1 then
+    redis.call('ZADD', recent, since, name)
+    change_count(post, 'likesCount', size - 1, size)
+    emit_like('post.liked', id, author, name, origin_of(args[5]))
+    project('liking', id, name)
+    project_engagement(id, author, tags, at)
+  elseif redis.call('ZADD', recent, 'NX', since, name) == 1 then -- another service added the like
     redis.call('HSET', post, 'likesCount', size)
     emit_like('post.liked', id, author, name, origin_of(args[5]))
     project('liking', id, name)
@@ -240,19 +246,17 @@ command('like', function(keys, args)
   return {changed, size}
 end)
 
--- complete_likes: index the likes that another service wrote.   KEYS post, likes, recent   ARGV id, now
+-- complete_likes: index the likes that another service wrote. The documented counter and scores are left to that service.
+-- KEYS post, likes, recent   ARGV id, now
 command('complete_likes', function(keys, args)
   local post, likes, recent, id, at = keys[1], keys[2], keys[3], args[1], args[2]
-  local changed = complete_index(likes, recent, at)
   local author = redis.call('HGET', post, 'user_id')
-  if #changed == 0 or not author then return end
-  redis.call('HSET', post, 'likesCount', redis.call('SCARD', likes))
-  for _, name in ipairs(changed) do
+  if not author then return end
+  for _, name in ipairs(complete_index(likes, recent, at)) do
     local liked = redis.call('SISMEMBER', likes, name) == 1
     emit_like(liked and 'post.liked' or 'post.unliked', id, author, name)
     project('liking', id, name)
   end
-  project_engagement(id, author, tags_of(post), at)
 end)
 
 -- liked: return which posts a user likes. One server only.   ARGV name, id, …   Reply {1 or 0, …}
@@ -271,7 +275,7 @@ command('unlike', function(keys, args)
   local size = redis.call('SCARD', likes)
   if changed == 1 then
     redis.call('ZREM', recent, name)
-    redis.call('HSET', post, 'likesCount', size)
+    change_count(post, 'likesCount', size + 1, size)
     emit_like('post.unliked', id, author, name)
     project('liking', id, name)
     project_engagement(id, author, tags_from(post, hashtags), at)
@@ -297,18 +301,15 @@ command('bookmark', function(keys, args)
   local bookmarked, post, blocked, blocked_by = unpack(keys)
   local name, id, at, since = unpack(args)
   if post then require_post(post, blocked, blocked_by, args[5]) end
-  if redis.call('ZADD', bookmarked, 'NX', since, id) == 0 then
-    return update_time(bookmarked, id, since, args[5]) and 2 or 0
-  end
-  project('bookmarking', name, id, at)
-  return 1
+  project('bookmarking', name, id, at) -- also if nothing changes: another service may have written one side only
+  if redis.call('ZADD', bookmarked, 'NX', since, id) == 1 then return 1 end
+  return update_time(bookmarked, id, since, args[5]) and 2 or 0
 end)
 
 -- unbookmark   KEYS bookmarked   ARGV name, id, now   Reply 1, or 0 if nothing changed
 command('unbookmark', function(keys, args)
-  if redis.call('ZREM', keys[1], args[2]) == 0 then return 0 end
   project('bookmarking', args[1], args[2], args[3])
-  return 1
+  return redis.call('ZREM', keys[1], args[2])
 end)
 
 -- update_bookmark: the post's side of a bookmark.   KEYS post, bookmarks   ARGV id, name, 1 or 0, now
@@ -318,7 +319,8 @@ command('update_bookmark', function(keys, args)
   if on == '1' and not author then return project('withdraw_bookmark', id, name, at) end
   local changed = redis.call(on == '1' and 'SADD' or 'SREM', bookmarks, name)
   if changed == 1 and author then
-    redis.call('HSET', post, 'bookmarksCount', redis.call('SCARD', bookmarks))
+    local size = redis.call('SCARD', bookmarks)
+    change_count(post, 'bookmarksCount', on == '1' and size - 1 or size + 1, size)
     project_engagement(id, author, tags_of(post), at)
   end
 end)
@@ -359,6 +361,10 @@ command('create_comment', function(keys, args)
   local id, comment, name, content, created, at = unpack(args)
   local author, tags = require_post(post, blocked, blocked_by, args[7])
   if user then require_profile(user) end
+  -- Sync may send a comment that another service has added to the list.
+  if args[7] and not redis.call('ZSCORE', recent, comment) and redis.call('LPOS', comments, comment) then
+    redis.call('ZADD', recent, created, comment)
+  end
   if redis.call('ZSCORE', recent, comment) then
     if update_time(recent, comment, created, args[7]) then
       redis.call('LREM', comments, 1, comment)
@@ -368,7 +374,8 @@ command('create_comment', function(keys, args)
     return 0
   end
   place_comment(comments, recent, comment, created)
-  redis.call('HSET', post, 'commentsCount', redis.call('LLEN', comments))
+  local size = redis.call('LLEN', comments)
+  change_count(post, 'commentsCount', size - 1, size)
   project('commented', id, comment, name, content)
   project_engagement(id, author, tags, at)
   return 1
@@ -377,13 +384,39 @@ end)
 -- delete_comment   KEYS post, comments, recent   ARGV id, comment, author, now   Reply 1, or 0 if it did not exist
 command('delete_comment', function(keys, args)
   local post, comments, recent, id, comment = keys[1], keys[2], keys[3], args[1], args[2]
-  if redis.call('ZREM', recent, comment) == 0 then return 0 end
-  redis.call('LREM', comments, 1, comment)
-  set_count(post, 'commentsCount', redis.call('LLEN', comments))
+  local indexed, listed = redis.call('ZREM', recent, comment), redis.call('LREM', comments, 1, comment)
+  if indexed + listed == 0 then return 0 end
+  local size = redis.call('LLEN', comments)
+  change_count(post, 'commentsCount', size + listed, size)
   project('commented', id, comment, args[3], '')
   local author = redis.call('HGET', post, 'user_id')
   if author then project_engagement(id, author, tags_of(post), args[4]) end
   return 1
+end)
+
+-- The author's index of a comment that another service wrote.
+projection('comment_author', function(id, comment, name)
+  local at = redis.call('ZSCORE', key.post_comments_recent(id), comment)
+  if at then return {'ZADD', key.user_comments(name), at, comment} end
+  return {'ZREM', key.user_comments(name), comment}
+end)
+
+-- complete_comments: index the comments that another service added to the list, and drop those that it removed.
+-- KEYS post, comments, recent   ARGV id, then comment, time, author ('' if unknown) of each in the list
+command('complete_comments', function(keys, args)
+  local post, comments, recent, id = keys[1], keys[2], keys[3], args[1]
+  if not exists(post) then return end
+  local listed = {}
+  for _, comment in ipairs(redis.call('LRANGE', comments, 0, MAX_COMPLETED - 1)) do listed[comment] = true end
+  for i = 2, #args, 3 do
+    local comment, at, name = unpack(args, i, i + 2)
+    if listed[comment] and redis.call('ZADD', recent, 'NX', at, comment) == 1 and name ~= '' then
+      project('comment_author', id, comment, name)
+    end
+  end
+  for _, comment in ipairs(redis.call('ZRANGE', recent, 0, -1)) do
+    if not listed[comment] then redis.call('ZREM', recent, comment) end
+  end
 end)
 
 projection('unbookmarked', function(id, name)

@@ -125,12 +125,12 @@ end)
 -- rename_like: move a like and its time to the new username.   KEYS post, likes, recent   ARGV id, old, new, now
 command('rename_like', function(keys, args)
   local post, likes, recent, id, old, new = keys[1], keys[2], keys[3], args[1], args[2], args[3]
-  local since = redis.call('ZSCORE', recent, old)
+  local since, before = redis.call('ZSCORE', recent, old) or args[4], redis.call('SCARD', likes)
   if redis.call('SREM', likes, old) == 1 then
     redis.call('ZREM', recent, old)
     local moved = redis.call('SADD', likes, new) == 1
     if moved then redis.call('ZADD', recent, since, new) end
-    set_count(post, 'likesCount', redis.call('SCARD', likes))
+    change_count(post, 'likesCount', before, redis.call('SCARD', likes))
     local author = redis.call('HGET', post, 'user_id')
     if author then
       emit_like('post.unliked', id, author, old, 'rename')

@@ -20,9 +20,17 @@ local function require_visible_user(other, blocked, blocked_by, name)
   end
 end
 
--- A counter is always written as a cardinality. If the hash does not exist, its owner was deleted: write nothing.
-local function set_count(hash, field, size)
-  if exists(hash) then redis.call('HSET', hash, field, size) end
+-- Changes a counter after its set has changed from one size to another. A counter that has the old size gets the new one.
+-- Otherwise another service is between its own change of the set and that of the counter: the difference is added, so
+-- that both changes count. If the hash does not exist, its owner was deleted: write nothing.
+local function change_count(hash, field, before, after)
+  if before == after then return end
+  local stored = redis.call('HGET', hash, field)
+  if stored and stored ~= text(before) and stored:find('^%d+$') and #stored < 16 then
+    redis.call('HSET', hash, field, text(math.max(0, tonumber(stored) + after - before)))
+  elseif stored or exists(hash) then
+    redis.call('HSET', hash, field, text(after))
+  end
 end
 
 -- Replaces the time of a member if `source` is 'sync_with_time'. Returns whether it changed.
@@ -308,7 +316,6 @@ end)
 -- Another service adds members to a documented set and does not know Plaza's index beside it. This completes the index:
 -- new members get the time `at`, members that were removed leave. Returns the members that changed. Comparing the sizes
 -- is cheap; it misses as many additions as removals, which the audit finds, and so are sets above the limit.
-local MAX_COMPLETED = 10000
 local function complete_index(set, index, at)
   local size = redis.call('SCARD', set)
   if size == redis.call('ZCARD', index) or size > MAX_COMPLETED then return {} end
@@ -353,7 +360,8 @@ local function end_follow(user, following, recent, me, target, origin)
   if redis.call('SREM', following, target) == 0 then return 0 end
   emit_unfollow(me, target, origin)
   redis.call('ZREM', recent, target)
-  set_count(user, 'followingCount', redis.call('SCARD', following))
+  local size = redis.call('SCARD', following)
+  change_count(user, 'followingCount', size + 1, size)
   -- Other services read the home feed directly and would still see the posts. The next read builds it.
   redis.call('DEL', key.tmp_home(me), key.tmp_home_state(me))
   project('follower', me, target)
@@ -382,32 +390,51 @@ command('follow', function(keys, args)
   end
   redis.call('ZADD', recent, at, target)
   redis.call('HDEL', state, 'follows') -- the home feed was built without this follow
-  redis.call('HSET', user, 'followingCount', redis.call('SCARD', following))
+  local size = redis.call('SCARD', following)
+  change_count(user, 'followingCount', size - 1, size)
   emit_follow(me, target, origin_of(args[4]))
   project('follower', me, target)
   return 1
 end)
 
-local function complete_following(user, following, recent, state, me, at)
+-- The commands below complete Plaza's indexes for a reader. They change no documented key: the other service may be
+-- about to write the other side of the follow and the counters.
+
+-- The time of a follow in the index of the followed user.
+projection('follower_index', function(me, target)
+  local since = redis.call('SISMEMBER', key.user_following(me), target) == 1
+    and redis.call('ZSCORE', key.user_following_recent(me), target)
+  return perform('index_follower', {key.user_followers(target), key.user_followers_recent(target)}, {me, since or ''})
+end)
+
+-- index_follower: update the order of followers.   KEYS followers, recent   ARGV follower, time ('' if not following)
+command('index_follower', function(keys, args)
+  if redis.call('SISMEMBER', keys[1], args[1]) == 0 then
+    redis.call('ZREM', keys[2], args[1])
+  elseif args[2] ~= '' then
+    redis.call('ZADD', keys[2], args[2], args[1])
+  end
+end)
+
+local function complete_following(following, recent, state, me, at)
   local changed = complete_index(following, recent, at)
   if #changed == 0 then return end
   redis.call('HDEL', state, 'follows')
-  set_count(user, 'followingCount', redis.call('SCARD', following))
   for _, target in ipairs(changed) do
     local announce = redis.call('SISMEMBER', following, target) == 1 and emit_follow or emit_unfollow
     announce(me, target)
-    project('follower', me, target)
+    project('follower_index', me, target)
   end
 end
 
 -- complete_following: index the follows that another service wrote.
--- KEYS user, following, recent, home state   ARGV name, now
+-- KEYS following, recent, home state   ARGV name, now
 command('complete_following', function(keys, args)
-  complete_following(keys[1], keys[2], keys[3], keys[4], args[1], text(now(args[2])))
+  complete_following(keys[1], keys[2], keys[3], args[1], text(now(args[2])))
 end)
 
 projection('complete_follower', function(target, me, at)
-  return perform('complete_follow', {key.user(me), key.user_following(me), key.user_following_recent(me)},
+  return perform('complete_follow', {key.user_following(me), key.user_following_recent(me), key.tmp_home_state(me)},
     {me, target, at})
 end, 2)
 
@@ -428,18 +455,19 @@ command('complete_followers', function(keys, args)
 end)
 
 -- complete_follow: index one follow. A member of `:followers` whose `:following` does not say so is left to the audit.
--- KEYS user, following, recent   ARGV name, target, now
+-- KEYS following, recent, home state   ARGV name, target, now
 command('complete_follow', function(keys, args)
-  local user, following, recent, me, target, at = keys[1], keys[2], keys[3], args[1], args[2], args[3]
+  local following, recent, state, me, target, at = keys[1], keys[2], keys[3], args[1], args[2], args[3]
   if redis.call('SISMEMBER', following, target) == 1 then
-    if redis.call('ZADD', recent, 'NX', at, target) == 1 then emit_follow(me, target) end
+    if redis.call('ZADD', recent, 'NX', at, target) == 1 then
+      redis.call('HDEL', state, 'follows')
+      emit_follow(me, target)
+    end
   elseif redis.call('ZREM', recent, target) == 1 then
+    redis.call('HDEL', state, 'follows')
     emit_unfollow(me, target)
-  else
-    return
   end
-  set_count(user, 'followingCount', redis.call('SCARD', following))
-  project('follower', me, target)
+  project('follower_index', me, target)
 end)
 
 -- unfollow   KEYS user, following, recent   ARGV me, target, now, 'rename' if it comes from there
@@ -452,6 +480,7 @@ end)
 -- KEYS user, followers, recent   ARGV name, follower, time ('' if not following)
 command('update_follower', function(keys, args)
   local user, followers, recent, name, follower, since = keys[1], keys[2], keys[3], args[1], args[2], args[3]
+  local before = redis.call('SCARD', followers)
   if since == '' then
     redis.call('SREM', followers, follower)
     redis.call('ZREM', recent, follower)
@@ -461,7 +490,7 @@ command('update_follower', function(keys, args)
   else
     project('withdraw_follow', name, follower)
   end
-  set_count(user, 'followerCount', redis.call('SCARD', followers))
+  change_count(user, 'followerCount', before, redis.call('SCARD', followers))
 end)
 
 projection('blocking', function(me, target)
