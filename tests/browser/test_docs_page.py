@@ -104,6 +104,7 @@ def test_a_request_can_be_sent_with_a_token(visit: PageVisit) -> None:
     page.locator("nav a[href='#createThing']").click()
     open_operation(page, "createThing")
     form = page.locator("#createThing form.try")
+    expect(form.locator("textarea")).to_have_value('{\n  "title": "Desk lamp"\n}')
     form.locator("textarea").fill('{"title": "From the page"}')
     form.locator("button.primary").click()
     expect(form.locator(".status")).to_have_text("201 Created")

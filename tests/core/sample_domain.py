@@ -26,7 +26,7 @@ AUTH = Auth(SETTINGS)
 
 route = Routes("things", about="Things on a shelf.")
 
-ThingId = Annotated[int, Meta(ge=1, description="A thing.")]
+ThingId = Annotated[int, Meta(ge=1, description="A thing.", examples=[7])]
 
 
 class Part(msgspec.Struct, forbid_unknown_fields=True):
@@ -67,7 +67,7 @@ class Shelf:
     valkey: Valkey | None = None
 
 
-@route.post("/things", access=AUTHENTICATED, status=201, idempotent=True)
+@route.post("/things", access=AUTHENTICATED, status=201, idempotent=True, example={"title": "Desk lamp"})
 async def create_thing(actor: Actor, body: NewThing, request: Request, shelf: Shelf) -> Thing:
     """Put a thing on the shelf.
 

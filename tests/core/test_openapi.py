@@ -106,7 +106,7 @@ def test_parameters_have_their_place_type_bounds_and_default(document: dict[str,
     assert found["perShelf"]["schema"]["maximum"] == 9
     assert found["colour"]["schema"] == {"type": "string", "enum": ["blue", "red"]}, "a parameter is never null"
     [thing] = operation(document, "get", "/things/{thing}")["parameters"]
-    assert (thing["in"], thing["required"], thing["description"]) == ("path", True, "A thing.")
+    assert (thing["in"], thing["required"], thing["description"], thing["example"]) == ("path", True, "A thing.", 7)
     keyed = operation(document, "post", "/things")["parameters"]
     assert [(p["name"], p["in"]) for p in keyed] == [("Idempotency-Key", "header")]
 
@@ -116,6 +116,7 @@ def test_bodies_and_responses_refer_to_the_types(document: dict[str, Any]) -> No
     assert create["requestBody"]["required"] is True
     body = create["requestBody"]["content"]["application/json"]["schema"]
     assert body == {"$ref": "#/components/schemas/NewThing"}
+    assert create["requestBody"]["content"]["application/json"]["example"] == {"title": "Desk lamp"}
     schema = document["components"]["schemas"]["NewThing"]
     assert schema["description"] == "Body to create a thing."
     assert schema["additionalProperties"] is False

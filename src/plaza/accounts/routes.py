@@ -6,12 +6,16 @@ from collections.abc import AsyncIterator
 
 from plaza.accounts.email_links import Emails
 from plaza.accounts.model import (
+    EmailChanged,
     EmailVerified,
+    IncorrectPassword,
+    InvalidLink,
     LogPage,
     LogQuery,
     MailAccepted,
     MfaStatus,
     NewEmail,
+    NotEnrolled,
     PasswordReset,
     RecoveryCodes,
     ResetConfirmation,
@@ -27,37 +31,50 @@ from plaza.accounts.security_log import SqlSecurityLog
 from plaza.accounts.sign_in_proof import SignInProof
 from plaza.core import csv_text
 from plaza.core.auth import Actor
+from plaza.core.domain import WrongCode
+from plaza.core.errors import Conflict, TooFast
 from plaza.core.http.access import ADMIN, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
+from plaza.core.password_strength import WeakPassword
 from plaza.core.security_log import AccountLog
 
 route = Routes("accounts")
 
 
-@route.post("/auth/email", access=USER, status=202)
+@route.post("/auth/email", access=USER, status=202, example={"email": "ana@example.org"})
 async def set_email(actor: Actor, body: NewEmail, request: Request, emails: Emails) -> MailAccepted:
     """Set your e-mail address. A mail with a link verifies it."""
     await emails.change(actor, body.email, request.address)
     return MailAccepted()
 
 
-@route.post("/auth/email/verify", access=PUBLIC)
+@route.post(
+    "/auth/email/verify",
+    access=PUBLIC,
+    raises=[InvalidLink, EmailChanged],
+    example={"token": "dmVyaWZ5X3Rva2VuX29mX2FfbGluaw"},
+)
 async def verify_email(body: VerifyEmail, request: Request, emails: Emails) -> EmailVerified:
     """Verify an e-mail address by the token of its link."""
     link = await emails.verify(body.token, request.address)
     return EmailVerified(link.username, link.address)
 
 
-@route.post("/auth/reset", access=PUBLIC, status=202)
+@route.post("/auth/reset", access=PUBLIC, status=202, example={"email": "ana@example.org"})
 async def request_password_reset(body: ResetRequest, request: Request, emails: Emails) -> MailAccepted:
     """Request a password reset. The response is the same whether the address has an account or not."""
     await emails.request_reset(body.email, request.address)
     return MailAccepted()
 
 
-@route.post("/auth/reset/confirm", access=PUBLIC)
+@route.post(
+    "/auth/reset/confirm",
+    access=PUBLIC,
+    raises=[InvalidLink, WeakPassword],
+    example={"token": "cmVzZXRfdG9rZW5fb2ZfYV9saW5r", "password": "a new horse battery"},
+)
 async def confirm_password_reset(body: ResetConfirmation, request: Request, emails: Emails) -> PasswordReset:
     """Set a new password by the token of a reset link. Every session of the account ends."""
     return PasswordReset((await emails.reset(body.token, body.password, request.address)).username)
@@ -69,7 +86,13 @@ async def get_mfa_status(actor: Actor, second_factors: SecondFactors) -> MfaStat
     return await second_factors.status(actor.name)
 
 
-@route.post("/auth/mfa/totp", access=USER, limit=None)
+@route.post(
+    "/auth/mfa/totp",
+    access=USER,
+    limit=None,
+    raises=[IncorrectPassword, Conflict, TooFast],
+    example={"password": "correct horse battery"},
+)
 async def enrol_totp(
     actor: Actor, body: TotpRequest, request: Request, proof: SignInProof, second_factors: SecondFactors
 ) -> TotpEnrolment:
@@ -78,7 +101,7 @@ async def enrol_totp(
     return await second_factors.enrol(actor)
 
 
-@route.post("/auth/mfa/totp/confirm", access=USER)
+@route.post("/auth/mfa/totp/confirm", access=USER, raises=[WrongCode, NotEnrolled], example={"code": "492039"})
 async def confirm_totp(
     actor: Actor, body: TotpCode, request: Request, second_factors: SecondFactors, log: AccountLog
 ) -> RecoveryCodes:
@@ -88,7 +111,13 @@ async def confirm_totp(
     return RecoveryCodes(codes)
 
 
-@route.post("/auth/mfa/totp/remove", access=USER, limit=None)
+@route.post(
+    "/auth/mfa/totp/remove",
+    access=USER,
+    limit=None,
+    raises=[IncorrectPassword, WrongCode, TooFast],
+    example={"password": "correct horse battery", "code": "k3v9-x7qm"},
+)
 async def remove_totp(
     actor: Actor,
     body: TotpRemoval,

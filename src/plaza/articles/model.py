@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from plaza.articles.keys import ANY_GROUP
-from plaza.core.errors import Conflict, Invalid
+from plaza.core.errors import NEVER_MISSING, Conflict, Invalid
 from plaza.core.number_parsing import MAX_TIME_MS, parse_float
 from plaza.core.paging import Page, Pagination
 from plaza.core.validation_messages import described_pattern
@@ -35,10 +35,15 @@ _GROUP = described_pattern(
     "Use 1 to 50 characters of a-z, 0-9, - and _, beginning with a letter or digit", r"^[a-z0-9][a-z0-9_-]{0,49}$(?!\n)"
 )
 
-ArticleId = Annotated[int, Meta(ge=1, lt=10**16, description="The id of an article.")]
+ArticleId = Annotated[int, Meta(ge=1, lt=10**16, description="The id of an article.", examples=[1042])]
 GroupName = Annotated[
     str,
-    Meta(pattern=_GROUP, description="1 to 50 characters of a-z, 0-9, `-` and `_`, beginning with a letter or digit."),
+    Meta(
+        pattern=_GROUP,
+        description="1 to 50 characters of a-z, 0-9, `-` and `_`, beginning with a letter or digit.",
+        examples=["python"],
+    ),
+    NEVER_MISSING,
 ]
 # Other services may name groups otherwise. Plaza reads these and removes articles from them, but creates none.
 AnyGroupName = Annotated[
@@ -48,7 +53,9 @@ AnyGroupName = Annotated[
             "Use 1 to 200 characters without braces and control characters", rf"^{ANY_GROUP}$(?!\n)"
         ),
         description="1 to 200 characters without braces and control characters.",
+        examples=["python"],
     ),
+    NEVER_MISSING,
 ]
 Direction = Literal["up", "down"]
 Order = Literal["score", "time", "hot", "best", "controversial"]

@@ -10,15 +10,20 @@ from plaza.articles.model import (
     ArticleMembership,
     ArticlesPage,
     ArticlesQuery,
+    BadCounter,
     DeletedArticle,
+    DuplicateLink,
     GroupName,
     GroupsPage,
     NewArticle,
     NewVote,
+    TooManyGroups,
     Vote,
+    VotingClosed,
 )
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
+from plaza.core.errors import Gone
 from plaza.core.http.access import AUTHENTICATED, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.routes import Routes
@@ -27,13 +32,20 @@ from plaza.core.paging import Page
 route = Routes("articles", about="Links that users post and vote on.")
 
 
-@route.post("/articles", access=USER, status=201, idempotent=True)
+@route.post(
+    "/articles",
+    access=USER,
+    status=201,
+    idempotent=True,
+    raises=[DuplicateLink, BadCounter],
+    example={"title": "Sorted sets", "link": "https://valkey.io/topics/sorted-sets/", "groups": ["python"]},
+)
 async def create_article(actor: Actor, body: NewArticle, request: Request, articles: Articles) -> Article:
     """Post an article. The author's vote counts. The same link within a day is 409 with the first article's `id`."""
     return await articles.post(actor, body, request.operation)
 
 
-@route.get("/articles", access=PUBLIC)
+@route.get("/articles", access=PUBLIC, raises=[Gone])
 async def list_articles(actor: Actor | None, query: ArticlesQuery, lists: ArticleLists) -> ArticlesPage:
     """List articles by `score`, `time`, `hot`, `best` or `controversial`, 25 a page by default."""
     return await lists.list_articles(actor, query)
@@ -51,19 +63,19 @@ async def delete_article(actor: Actor, id: ArticleId, articles: Articles) -> Del
     return await articles.delete(actor, id)
 
 
-@route.put("/articles/{id}/vote", access=USER)
+@route.put("/articles/{id}/vote", access=USER, raises=[VotingClosed], example={"direction": "up"})
 async def vote_on_article(actor: Actor, id: ArticleId, body: NewVote, articles: Articles) -> Vote:
     """Vote an article up or down, or switch the vote. Repeating a vote changes nothing."""
     return await articles.vote(actor, id, body.direction)
 
 
-@route.delete("/articles/{id}/vote", access=USER)
+@route.delete("/articles/{id}/vote", access=USER, raises=[VotingClosed])
 async def remove_article_vote(actor: Actor, id: ArticleId, articles: Articles) -> Vote:
     """Remove the caller's vote."""
     return await articles.vote(actor, id, None)
 
 
-@route.put("/articles/{id}/groups/{name}", access=AUTHENTICATED)
+@route.put("/articles/{id}/groups/{name}", access=AUTHENTICATED, raises=[TooManyGroups])
 async def add_article_to_group(actor: Actor, id: ArticleId, name: GroupName, articles: Articles) -> ArticleMembership:
     """Add an article to a group (its author or an admin)."""
     return await articles.group(actor, id, name, "in")
@@ -77,13 +89,13 @@ async def remove_article_from_group(
     return await articles.group(actor, id, name, "out")
 
 
-@route.get("/groups", access=PUBLIC)
+@route.get("/groups", access=PUBLIC, raises=[Gone])
 async def list_groups(page: Page, lists: ArticleLists) -> GroupsPage:
     """List groups that have articles, largest first."""
     return await lists.list_groups(page)
 
 
-@route.get("/groups/{name}/articles", access=PUBLIC)
+@route.get("/groups/{name}/articles", access=PUBLIC, raises=[Gone])
 async def list_group_articles(
     actor: Actor | None, name: AnyGroupName, query: ArticlesQuery, lists: ArticleLists
 ) -> ArticlesPage:

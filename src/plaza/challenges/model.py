@@ -21,8 +21,8 @@ MAX_DURATION_DAYS: Final = 3_650
 # The document only numbers the categories; reasons shown to users need a name.
 CATEGORY_NAMES: Final = ("fitness", "food", "mind", "learning", "habits")
 
-ChallengeId = Annotated[int, Meta(ge=1, lt=2**53, description="The id of a challenge.")]
-PostId = Annotated[int, Meta(ge=1, lt=2**53, description="The id of a challenge's post.")]
+ChallengeId = Annotated[int, Meta(ge=1, lt=2**53, description="The id of a challenge.", examples=[2042])]
+PostId = Annotated[int, Meta(ge=1, lt=2**53, description="The id of a challenge's post.", examples=[3042])]
 # Ids as stored in Valkey. A sorted set's score is exact up to 16 digits.
 _ID: Final = re.compile("[1-9][0-9]{0,15}")
 _FIVE_COUNTS: Final = re.compile("[0-9]{1,9}(?:,[0-9]{1,9}){4}")

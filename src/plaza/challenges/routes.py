@@ -8,7 +8,10 @@ from msgspec import Meta
 
 from plaza.challenges.daily_job.runner import DailyJob, DailyJobResult
 from plaza.challenges.model import (
+    AlreadyJoined,
+    AlreadyTracked,
     Challenge,
+    ChallengeEnded,
     ChallengeId,
     ChallengeMembership,
     ChallengePost,
@@ -17,8 +20,12 @@ from plaza.challenges.model import (
     NewChallenge,
     NewChallengePost,
     NewTracking,
+    NotJoined,
+    NotMember,
     PostId,
+    PrivateChallenge,
     Reaction,
+    ReactionToBreak,
     TrackedDay,
 )
 from plaza.challenges.posts import ChallengePosts
@@ -28,6 +35,7 @@ from plaza.core.auth import Actor
 from plaza.core.http.access import ADMIN, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.routes import Routes
+from plaza.core.leases import LeaseHeld
 from plaza.core.paging import Page
 
 Limit = Annotated[int, Meta(ge=1, le=100, description="The maximum number of posts.")]
@@ -35,7 +43,13 @@ Limit = Annotated[int, Meta(ge=1, le=100, description="The maximum number of pos
 route = Routes("challenges", about="Challenges in five categories, and posts of their members.")
 
 
-@route.post("/challenges", access=USER, status=201, idempotent=True)
+@route.post(
+    "/challenges",
+    access=USER,
+    status=201,
+    idempotent=True,
+    example={"title": "Thirty runs", "category": 1, "is_public": True, "duration": 30},
+)
 async def create_challenge(actor: Actor, body: NewChallenge, request: Request, challenges: Challenges) -> Challenge:
     """Create a challenge. Creating does not join it."""
     return await challenges.create(actor, body, request.operation)
@@ -53,31 +67,52 @@ async def list_recommendations(actor: Actor, recommender: Recommender, limit: Li
     return await recommender.recommend(actor, limit)
 
 
-@route.get("/challenges/{id}", access=PUBLIC)
+@route.get("/challenges/{id}", access=PUBLIC, raises=[PrivateChallenge])
 async def get_challenge(actor: Actor | None, id: ChallengeId, challenges: Challenges) -> Challenge:
     """Read a challenge (a private one: its creator, its members or an admin)."""
     return await challenges.read(actor, id)
 
 
-@route.post("/challenges/{id}/join", access=USER, status=201, idempotent=True, logged=True)
+@route.post(
+    "/challenges/{id}/join",
+    access=USER,
+    status=201,
+    idempotent=True,
+    logged=True,
+    raises=[PrivateChallenge, AlreadyJoined, ChallengeEnded],
+)
 async def join_challenge(actor: Actor, id: ChallengeId, challenges: Challenges) -> ChallengeMembership:
     """Join a challenge (a private one: its creator or an admin). Joining twice is 409."""
     return await challenges.join(actor, id)
 
 
-@route.delete("/challenges/{id}/join", access=USER)
+@route.delete("/challenges/{id}/join", access=USER, raises=[NotJoined])
 async def leave_challenge(actor: Actor, id: ChallengeId, challenges: Challenges) -> ChallengeMembership:
     """Leave a challenge. Tracked days stay."""
     return await challenges.leave(actor, id)
 
 
-@route.post("/challenges/{id}/track", access=USER, status=201, idempotent=True)
+@route.post(
+    "/challenges/{id}/track",
+    access=USER,
+    status=201,
+    idempotent=True,
+    raises=[NotMember, AlreadyTracked, ChallengeEnded],
+    example={},
+)
 async def track_day(actor: Actor, id: ChallengeId, body: NewTracking, challenges: Challenges) -> TrackedDay:
     """Track a day of progress, today by default. Tracking a day twice is 409."""
     return await challenges.track(actor, id, body)
 
 
-@route.post("/challenges/{id}/posts", access=USER, status=201, idempotent=True)
+@route.post(
+    "/challenges/{id}/posts",
+    access=USER,
+    status=201,
+    idempotent=True,
+    raises=[NotMember, ChallengeEnded],
+    example={"text": "Five kilometres before breakfast."},
+)
 async def create_challenge_post(
     actor: Actor, id: ChallengeId, body: NewChallengePost, request: Request, posts: ChallengePosts
 ) -> ChallengePost:
@@ -85,7 +120,7 @@ async def create_challenge_post(
     return await posts.post(actor, id, body, request.operation)
 
 
-@route.get("/challenges/{id}/posts", access=PUBLIC)
+@route.get("/challenges/{id}/posts", access=PUBLIC, raises=[PrivateChallenge])
 async def list_challenge_posts(
     actor: Actor | None, id: ChallengeId, page: Page, posts: ChallengePosts
 ) -> ChallengePostsPage:
@@ -93,7 +128,7 @@ async def list_challenge_posts(
     return await posts.page(actor, id, page)
 
 
-@route.put("/challenges/posts/{id}/reaction", access=USER)
+@route.put("/challenges/posts/{id}/reaction", access=USER, raises=[PrivateChallenge, ReactionToBreak])
 async def react_to_challenge_post(actor: Actor, id: PostId, posts: ChallengePosts) -> Reaction:
     """React to a post. Repeating it changes nothing; a break is 409."""
     return await posts.react(actor, id)
@@ -105,7 +140,7 @@ async def remove_challenge_reaction(actor: Actor, id: PostId, posts: ChallengePo
     return await posts.remove_reaction(actor, id)
 
 
-@route.post("/challenges/roll", access=ADMIN)
+@route.post("/challenges/roll", access=ADMIN, raises=[LeaseHeld])
 async def run_daily_job(daily_job: DailyJob) -> DailyJobResult:
     """Run the daily job now and respond when it is done."""
     return await daily_job.run()

@@ -6,7 +6,7 @@ raises the class of that code.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 
 class OperatorError(Exception):
@@ -50,6 +50,13 @@ class Forbidden(PlazaError):
 
 class NotFound(PlazaError):
     status, title, code = 404, "Not found", "not_found"
+
+
+class NeverMissing:
+    """Marks the type of an id that needs no declaration: an unknown one is empty, such as a hashtag, and never 404."""
+
+
+NEVER_MISSING: Final = NeverMissing()
 
 
 class MethodNotAllowed(PlazaError):

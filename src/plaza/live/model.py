@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from plaza.core.errors import Conflict, Forbidden, TooFast, TooLarge
+from plaza.core.errors import NEVER_MISSING, Conflict, Forbidden, TooFast, TooLarge
 from plaza.core.validation_messages import described_pattern
 
 # The default window is 65 s: two missed heartbeats and 5 s of grace, so a short network loss does not end a viewing
@@ -45,9 +45,17 @@ MAX_OPEN_PLACES: Final = 20
 _TEXT: Final = described_pattern(
     "Give 1 to 128 characters, none of # { } and no control characters", r"^[^#{}\x00-\x1f\x7f-\x9f]+$(?!\n)"
 )
-Id = Annotated[str, Meta(pattern=_TEXT, min_length=1, max_length=128)]
-EventId = Annotated[str, Meta(pattern=_TEXT, min_length=1, max_length=128, description="No `#`, `{` or `}`.")]
-SessionId = EventId
+Id = Annotated[str, Meta(pattern=_TEXT, min_length=1, max_length=128, examples=["press"]), NEVER_MISSING]
+EventId = Annotated[
+    str,
+    Meta(pattern=_TEXT, min_length=1, max_length=128, description="No `#`, `{` or `}`.", examples=["launch"]),
+    NEVER_MISSING,
+]
+SessionId = Annotated[
+    str,
+    Meta(pattern=_TEXT, min_length=1, max_length=128, description="No `#`, `{` or `}`.", examples=["keynote"]),
+    NEVER_MISSING,
+]
 Location = Annotated[
     str, Meta(pattern=_TEXT, min_length=1, max_length=128, description="Where: a page, a player, a room.")
 ]

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from plaza.core import csv_text
 from plaza.core.auth import Actor
-from plaza.core.errors import NotFound
+from plaza.core.errors import NotFound, TooFast
 from plaza.core.http.access import ADMIN, PUBLIC, VIEWER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import EVENTS, Response, ServerSentEvent
@@ -21,6 +21,7 @@ from plaza.live.model import (
     EventDeclaration,
     EventId,
     EventOverview,
+    EventUndeclared,
     Heartbeat,
     HeartbeatResult,
     Id,
@@ -29,7 +30,11 @@ from plaza.live.model import (
     LiveEvent,
     LiveFigures,
     SessionId,
+    SessionOfAnotherEvent,
+    SessionUndeclared,
     StatisticsRecords,
+    TooManyEvents,
+    TooManyPlaces,
     UnixMs,
     ViewerCount,
     ViewingStats,
@@ -51,19 +56,25 @@ async def create_viewer_token(viewers: ViewerAuthenticator) -> ViewerToken:
     return viewers.tokens.issue()
 
 
-@route.put(EVENT_PATH, access=ADMIN, logged_fields=("title",))
+@route.put(
+    EVENT_PATH,
+    access=ADMIN,
+    logged_fields=("title",),
+    raises=[SessionOfAnotherEvent, TooManyPlaces],
+    example={"title": "Launch", "sessions": ["keynote"], "groups": ["press"]},
+)
 async def declare_event(event: EventId, body: EventDeclaration, live: LiveService) -> LiveEvent:
     """Declare an event, or add a title or sessions to it."""
     return await live.declare(event, body)
 
 
-@route.get(EVENT_PATH, access=ADMIN)
+@route.get(EVENT_PATH, access=ADMIN, raises=[NotFound])
 async def get_event(event: EventId, live: LiveService) -> LiveEvent:
     """Get an event with its title and sessions, declared or seen."""
     return await live.get_event(event)
 
 
-@route.delete(SESSION_PATH, access=ADMIN, status=204)
+@route.delete(SESSION_PATH, access=ADMIN, status=204, raises=[NotFound])
 async def delete_event_session(event: EventId, session: SessionId, live: LiveService, history: AudienceHistory) -> None:
     """Delete a session of an event with all its figures."""
     await history.delete_session(event, session)
@@ -71,14 +82,20 @@ async def delete_event_session(event: EventId, session: SessionId, live: LiveSer
         raise NotFound("This event has no such session.")
 
 
-@route.delete(EVENT_PATH + "/groups/{group}", access=ADMIN, status=204)
+@route.delete(EVENT_PATH + "/groups/{group}", access=ADMIN, status=204, raises=[NotFound])
 async def delete_event_group(event: EventId, group: Id, live: LiveService) -> None:
     """Delete a group of an event and its sessions. Its viewers stay."""
     if not await live.delete_group(event, group):
         raise NotFound("This event has no such group.")
 
 
-@route.post(EVENT_PATH + "/heartbeat", access=VIEWER, limit=None)
+@route.post(
+    EVENT_PATH + "/heartbeat",
+    access=VIEWER,
+    limit=None,
+    raises=[EventUndeclared, SessionUndeclared, SessionOfAnotherEvent, TooManyEvents, TooManyPlaces, TooFast],
+    example={"location": "main-stage", "session_id": "keynote", "groups": ["press"]},
+)
 async def send_heartbeat(
     actor: Actor, request: Request, event: EventId, body: Heartbeat, viewers: ViewerAuthenticator, live: LiveService
 ) -> HeartbeatResult:
@@ -86,7 +103,13 @@ async def send_heartbeat(
     return await live.beat(await viewers.get_viewer(actor, request), event, body)
 
 
-@route.post(EVENT_PATH + "/leave", access=VIEWER, limit=None)
+@route.post(
+    EVENT_PATH + "/leave",
+    access=VIEWER,
+    limit=None,
+    raises=[SessionOfAnotherEvent, TooFast],
+    example={"location": "main-stage", "session_id": "keynote"},
+)
 async def leave_event(
     actor: Actor, request: Request, event: EventId, body: LeaveRequest, viewers: ViewerAuthenticator, live: LiveService
 ) -> LeaveResult:
@@ -132,21 +155,21 @@ async def count_viewing_sessions(event: EventId, figures: AudienceFigures) -> Vi
     return ViewerCount((await figures.totals.get(event)).logins)
 
 
-@route.get(SESSION_PATH + "/viewers/active-count", access=ADMIN)
+@route.get(SESSION_PATH + "/viewers/active-count", access=ADMIN, raises=[SessionOfAnotherEvent])
 async def count_active_session_viewers(event: EventId, session: SessionId, figures: AudienceFigures) -> ViewerCount:
     """Count the viewers of a session alive now."""
     await figures.require_session(event, session)
     return ViewerCount(await figures.session_alive(session))
 
 
-@route.get(SESSION_PATH + "/viewers/total-attended-count", access=ADMIN)
+@route.get(SESSION_PATH + "/viewers/total-attended-count", access=ADMIN, raises=[SessionOfAnotherEvent])
 async def count_attended_session_viewers(event: EventId, session: SessionId, figures: AudienceFigures) -> ViewerCount:
     """Count the distinct viewers who ever attended a session."""
     await figures.require_session(event, session)
     return ViewerCount((await figures.totals.get(event, session)).attended)
 
 
-@route.get(SESSION_PATH + "/viewers/max-concurrent-count", access=ADMIN)
+@route.get(SESSION_PATH + "/viewers/max-concurrent-count", access=ADMIN, raises=[SessionOfAnotherEvent])
 async def get_max_concurrent_session_viewers(
     event: EventId, session: SessionId, figures: AudienceFigures
 ) -> ViewerCount:
@@ -156,7 +179,7 @@ async def get_max_concurrent_session_viewers(
 
 
 @route.get(SESSION_PATH + "/viewing-stats", access=ADMIN, in_openapi=False)
-@route.get(SESSION_PATH + "/viewers/viewing-stats", access=ADMIN)
+@route.get(SESSION_PATH + "/viewers/viewing-stats", access=ADMIN, raises=[SessionOfAnotherEvent])
 async def get_session_viewing_stats(event: EventId, session: SessionId, figures: AudienceFigures) -> ViewingStats:
     """Get the minutes watched by the viewers of a session: mean, median and p90."""
     await figures.require_session(event, session)
@@ -169,7 +192,7 @@ async def get_live_statistics(event: EventId, figures: AudienceFigures) -> Audie
     return await figures.breakdown.for_event(event)
 
 
-@route.get(SESSION_PATH + "/statistics/live", access=ADMIN)
+@route.get(SESSION_PATH + "/statistics/live", access=ADMIN, raises=[SessionOfAnotherEvent])
 async def get_live_session_statistics(
     event: EventId, session: SessionId, figures: AudienceFigures
 ) -> AudienceStatistics:
@@ -186,7 +209,7 @@ async def list_statistics(
     return StatisticsRecords(await figures.breakdown.records(event, "", from_, to))
 
 
-@route.get(SESSION_PATH + "/statistics", access=ADMIN, limit_first=True)
+@route.get(SESSION_PATH + "/statistics", access=ADMIN, limit_first=True, raises=[SessionOfAnotherEvent])
 async def list_session_statistics(
     event: EventId,
     session: SessionId,
@@ -205,7 +228,7 @@ async def get_event_overview(event: EventId, figures: AudienceFigures) -> EventO
     return await figures.overview(event)
 
 
-@route.post(EVENT_PATH + "/heartbeat-report", access=ADMIN, limit="read")
+@route.post(EVENT_PATH + "/heartbeat-report", access=ADMIN, limit="read", example={"user_ids": ["ana"]})
 async def report_heartbeats(event: EventId, body: ReportRequest, reports: HeartbeatReports) -> HeartbeatReport:
     """Report when and where viewers were last seen: the given ones, or all who are alive."""
     return await reports.report(event, body)

@@ -28,7 +28,14 @@ ABSOLUTE_SECONDS: Final = 30 * 86_400
 MAX_SESSIONS: Final = 10_000_000
 
 _SESSION_ID: Final = described_pattern("Invalid session id. It has 32 of 0-9 and a-f", r"^[0-9a-f]{32}$(?!\n)")
-SessionId = Annotated[str, Meta(pattern=_SESSION_ID, description="Id of a session; not its token.")]
+SessionId = Annotated[
+    str,
+    Meta(
+        pattern=_SESSION_ID,
+        description="Id of a session; not its token.",
+        examples=["5f3b9c1e7a2d4e6f8091a2b3c4d5e6f7"],
+    ),
+]
 
 _TOKEN: Final = re.compile(TOKEN)
 

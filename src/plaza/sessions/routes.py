@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from plaza.core.domain import MfaRequired, WrongCode
+from plaza.core.errors import TooFast
 from plaza.core.http.access import SESSION
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
 from plaza.core.paging import Page
 from plaza.sessions.cookies import clear_cookie, device_from, set_cookie, set_device_cookie, token_from
-from plaza.sessions.model import Login, Session, SessionId, SessionLimits, SessionsPage, Visit
+from plaza.sessions.model import (
+    Login,
+    Session,
+    SessionId,
+    SessionLimits,
+    SessionReplaced,
+    SessionsPage,
+    Visit,
+    WrongLogin,
+)
 from plaza.sessions.service import Sessions
 from plaza.sessions.sign_in import SignIn
 
@@ -35,7 +46,12 @@ async def start_session(request: Request, sessions: Sessions) -> Response[Sessio
     return session_response(request, sessions.limits, visit, sessions.describe(visit), status=status)
 
 
-@route.post("/login", access=SESSION)
+@route.post(
+    "/login",
+    access=SESSION,
+    raises=[WrongLogin, MfaRequired, WrongCode, SessionReplaced, TooFast],
+    example={"username": "ana", "password": "correct horse battery"},
+)
 async def login_session(body: Login, request: Request, sessions: Sessions, sign_in: SignIn) -> Response[Session]:
     """Log in. The token changes, and the guest's cart is merged into the account's."""
     visit = await sign_in.login(token_from(request), body, request.address, device_from(request))

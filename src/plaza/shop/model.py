@@ -25,7 +25,7 @@ MAX_VIEWED_ITEMS: Final = 25
 # Changes of a cart by another service that a session remembers until the account has them, on a cluster.
 MAX_CHANGE_BATCHES: Final = 5
 
-ItemId = Annotated[int, Meta(ge=1, lt=10**16, description="Id of an item.")]
+ItemId = Annotated[int, Meta(ge=1, lt=10**16, description="Id of an item.", examples=[4042])]
 _PRICE: Final = described_pattern(
     "Invalid price. Use a text with at most ten digits and two decimals, such as 19.90",
     r"^[0-9]{1,10}(\.[0-9]{1,2})?$(?!\n)",

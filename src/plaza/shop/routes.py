@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from plaza.caching.middleware import asks_for_uncached
 from plaza.caching.page_store import is_not_modified
+from plaza.core.errors import Conflict, Gone, Unauthenticated
 from plaza.core.http.access import ADMIN, PUBLIC, SESSION
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
 from plaza.core.paging import Page
 from plaza.sessions.cookies import idempotency_caller, token_from
+from plaza.sessions.model import SessionReplaced
 from plaza.sessions.routes import session_response
 from plaza.sessions.service import Sessions
 from plaza.shop.carts import Carts
@@ -19,6 +21,8 @@ from plaza.shop.items import Items
 from plaza.shop.model import (
     CacheState,
     Cart,
+    CartFull,
+    EmptyCart,
     Item,
     ItemChange,
     ItemId,
@@ -28,6 +32,7 @@ from plaza.shop.model import (
     NewQuantity,
     Order,
     OrdersPage,
+    OutOfStock,
     RowSchedule,
 )
 from plaza.shop.order_history import OrderHistory
@@ -39,13 +44,22 @@ route = Routes("shop", prefix="/shop", about="Items, carts and orders, and the c
 _CREDENTIALS = ("authorization", "x-authorization", "x-access-token", "x-api-key")
 
 
-@route.post("/items", access=ADMIN, status=201, idempotent=True, logged_fields=("name", "price", "qty"))
+@route.post(
+    "/items",
+    access=ADMIN,
+    status=201,
+    idempotent=True,
+    logged_fields=("name", "price", "qty"),
+    example={"name": "Lamp", "description": "Warm light.", "price": "19.90", "qty": 10},
+)
 async def create_item(body: NewItem, request: Request, items: Items) -> Item:
     """Create an item. Its price is a decimal as text."""
     return await items.create(body, request.operation)
 
 
-@route.patch("/items/{id}", access=ADMIN, logged_fields=("name", "price", "qty"))
+@route.patch(
+    "/items/{id}", access=ADMIN, logged_fields=("name", "price", "qty"), raises=[Conflict], example={"price": "17.50"}
+)
 async def update_item(id: ItemId, body: ItemChange, items: Items) -> Item:
     """Update an item. The cached row and pages change at once."""
     return await items.change(id, body)
@@ -57,7 +71,7 @@ async def list_items(page: Page, items: Items) -> ItemsPage:
     return await items.page(page)
 
 
-@route.get("/items/popular", access=PUBLIC)
+@route.get("/items/popular", access=PUBLIC, raises=[Gone])
 async def list_popular_items(page: Page, views: Views) -> ItemsPage:
     """List popular items, the most viewed first."""
     return await views.popular(page)
@@ -86,7 +100,7 @@ async def get_cart(request: Request, sessions: Sessions, carts: Carts) -> Respon
     return session_response(request, sessions.limits, visit, cart)
 
 
-@route.put("/cart/items/{id}", access=SESSION)
+@route.put("/cart/items/{id}", access=SESSION, raises=[CartFull], example={"qty": 2})
 async def set_cart_item(
     id: ItemId, body: NewQuantity, request: Request, sessions: Sessions, carts: Carts
 ) -> Response[Cart]:
@@ -102,7 +116,14 @@ async def remove_cart_item(id: ItemId, request: Request, sessions: Sessions, car
     return session_response(request, sessions.limits, visit, cart)
 
 
-@route.post("/checkout", access=SESSION, status=201, idempotent=True, idempotency_scope=idempotency_caller)
+@route.post(
+    "/checkout",
+    access=SESSION,
+    status=201,
+    idempotent=True,
+    idempotency_scope=idempotency_caller,
+    raises=[EmptyCart, OutOfStock, SessionReplaced, Unauthenticated],
+)
 async def check_out(request: Request, sessions: Sessions, checkout: Checkout) -> Response[Order]:
     """Order the cart at current prices. One cart makes one order; 409 if there is not enough stock."""
     visit, order = await checkout.check_out(token_from(request))
@@ -122,7 +143,7 @@ async def get_row_cache(page: Page, cache: RowSchedules) -> CacheState:
     return await cache.state(page)
 
 
-@route.put("/cache/rows/{id}", access=ADMIN, logged_fields=("delay",))
+@route.put("/cache/rows/{id}", access=ADMIN, logged_fields=("delay",), example={"delay": 60})
 async def schedule_cached_row(id: ItemId, body: NewDelay, cache: RowSchedules) -> RowSchedule:
     """Copy an item's row to the cache every `delay` seconds; 0 or less removes it."""
     return await cache.schedule(id, body.delay)

@@ -40,9 +40,9 @@ MAX_CONTENT_CHARACTERS: Final = 10_000
 MAX_COMMENT_CHARACTERS: Final = 2_000
 
 # Registration also checks `core.tokens.is_username`, which refuses `me` and `AUTH`.
-Username = Annotated[str, Meta(pattern=_NAME, description="Case-sensitive.")]
-PostId = Annotated[str, Meta(pattern=_ID)]
-CommentId = Annotated[str, Meta(pattern=_ID)]
+Username = Annotated[str, Meta(pattern=_NAME, description="Case-sensitive.", examples=["ana"])]
+PostId = Annotated[str, Meta(pattern=_ID, examples=["0b6f8a52-1c9e-4d0a-9f2e-5a7c3b1d8e4f"])]
+CommentId = Annotated[str, Meta(pattern=_ID, examples=["7d1e4c3b-2f5a-4b8e-8c6d-1a9f0e2b3c4d"])]
 Content = Annotated[str, Meta(min_length=1, max_length=MAX_CONTENT_CHARACTERS, pattern=_TEXT)]
 CommentText = Annotated[str, Meta(min_length=1, max_length=MAX_COMMENT_CHARACTERS, pattern=_TEXT)]
 TextLine = Annotated[str, Meta(max_length=200, pattern=_LINE)]

@@ -5,15 +5,29 @@ from __future__ import annotations
 import msgspec
 
 from plaza.core.auth import Actor
+from plaza.core.domain import MfaRequired, WrongCode
+from plaza.core.errors import TooFast
 from plaza.core.http.access import AUTHENTICATED, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
-from plaza.core.idempotency import REPLAYED
+from plaza.core.idempotency import REPLAYED, KeyReused
+from plaza.core.password_strength import WeakPassword
 from plaza.sessions.cookies import device_from, set_device_cookie
 from plaza.social.accounts import Accounts
 from plaza.social.credentials import Credentials
-from plaza.social.model import PasswordChange, PasswordLogin, RefreshRequest, Registration, SignedIn, User
+from plaza.social.model import (
+    AccountSuspended,
+    InvalidRefreshToken,
+    PasswordChange,
+    PasswordLogin,
+    RefreshRequest,
+    Registration,
+    SignedIn,
+    User,
+    UsernameTaken,
+    WrongPassword,
+)
 
 # The service limits attempts by username, so these routes have no limit of their own.
 route = Routes("accounts", about="Registration, sign-in and sessions.")
@@ -29,7 +43,15 @@ class LoggedOut(msgspec.Struct):
     logged_out: bool = True
 
 
-@route.post("/auth/register", access=PUBLIC, status=201, limit=None, idempotent="by_handler")
+@route.post(
+    "/auth/register",
+    access=PUBLIC,
+    status=201,
+    limit=None,
+    idempotent="by_handler",
+    raises=[UsernameTaken, WeakPassword, KeyReused, TooFast],
+    example={"username": "clara", "password": "correct horse battery", "bio": "Gardener."},
+)
 async def register(
     body: Registration, request: Request, accounts: Accounts, credentials: Credentials
 ) -> Response[SignedIn]:
@@ -39,7 +61,13 @@ async def register(
     return Response(signed_in, headers=[device, REPLAYED] if again else [device])
 
 
-@route.post("/auth/login", access=PUBLIC, limit=None)
+@route.post(
+    "/auth/login",
+    access=PUBLIC,
+    limit=None,
+    raises=[WrongPassword, MfaRequired, WrongCode, AccountSuspended, TooFast],
+    example={"username": "ana", "password": "correct horse battery"},
+)
 async def login(
     body: PasswordLogin, request: Request, accounts: Accounts, credentials: Credentials
 ) -> Response[SignedIn]:
@@ -48,20 +76,36 @@ async def login(
     return Response(signed_in, headers=[set_device_cookie(request, credentials.new_device(body.username))])
 
 
-@route.post("/auth/refresh", access=PUBLIC)
+@route.post(
+    "/auth/refresh",
+    access=PUBLIC,
+    raises=[InvalidRefreshToken, AccountSuspended],
+    example={"refresh_token": "ana.5f3b9c1e.Zm9vYmFyYmF6cXV4"},
+)
 async def refresh_tokens(body: RefreshRequest, accounts: Accounts) -> SignedIn:
     """Exchange a refresh token for the next one. Using a token twice ends its session."""
     return await accounts.refresh(body.refresh_token)
 
 
-@route.post("/auth/logout", access=PUBLIC)
+@route.post(
+    "/auth/logout",
+    access=PUBLIC,
+    raises=[InvalidRefreshToken],
+    example={"refresh_token": "ana.5f3b9c1e.Zm9vYmFyYmF6cXV4"},
+)
 async def logout(actor: Actor | None, body: Logout, accounts: Accounts) -> LoggedOut:
     """End the session of a refresh token, or all sessions of the caller."""
     await accounts.logout(actor, body.refresh_token)
     return LoggedOut()
 
 
-@route.post("/auth/password", access=USER, limit=None)
+@route.post(
+    "/auth/password",
+    access=USER,
+    limit=None,
+    raises=[WeakPassword, TooFast],
+    example={"old": "correct horse battery", "new": "a new horse battery"},
+)
 async def change_password(actor: Actor, body: PasswordChange, request: Request, accounts: Accounts) -> SignedIn:
     """Change the password. Every other session ends."""
     return await accounts.change_password(actor, body, request.address)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from plaza.core.auth import Actor
+from plaza.core.errors import NEVER_MISSING, Gone
 from plaza.core.http.access import AUTHENTICATED, PUBLIC, USER
 from plaza.core.http.routes import ParameterName, Routes
 from plaza.core.paging import Page
@@ -27,6 +28,8 @@ route = Routes("feeds", about="Feeds, hashtags and rankings.")
 IncludeUser = Annotated[
     bool, ParameterName("includeUser"), Meta(description="Whether each item includes its author's public profile.")
 ]
+TagName = Annotated[str, Meta(examples=["travel"]), NEVER_MISSING]
+TagNames = Annotated[str, Meta(description="Separated by commas.", examples=["travel,food"])]
 PerTag = Annotated[int, ParameterName("postsPerHashtag"), Meta(ge=1, le=20)]
 
 
@@ -39,7 +42,7 @@ async def list_user_posts(
     return FeedPage(found.items, found.pagination)
 
 
-@route.get("/users/{username}/bookmarked", access=USER)
+@route.get("/users/{username}/bookmarked", access=USER, example_parameters={"username": "me"})
 async def list_bookmarked_posts(
     actor: Actor, username: Username, page: Page, feeds: Feeds, include_user: IncludeUser = True
 ) -> FeedPage:
@@ -66,16 +69,16 @@ async def list_following_feed(actor: Actor, page: Page, home: HomeFeed, include_
 
 @route.get("/feed/hashtag/{tag}", access=AUTHENTICATED)
 async def list_hashtag_feed(
-    actor: Actor, tag: str, page: Page, feeds: Feeds, include_user: IncludeUser = True
+    actor: Actor, tag: TagName, page: Page, feeds: Feeds, include_user: IncludeUser = True
 ) -> FeedPage:
     """List the posts with a hashtag, newest first."""
     found = await feeds.hashtag(actor, tag, page, users=include_user)
     return FeedPage(found.items, found.pagination)
 
 
-@route.get("/feed/hashtag/{tag}/ranked", access=AUTHENTICATED)
+@route.get("/feed/hashtag/{tag}/ranked", access=AUTHENTICATED, raises=[Gone])
 async def list_ranked_hashtag_feed(
-    actor: Actor, tag: str, page: Page, feeds: Feeds, include_user: IncludeUser = True
+    actor: Actor, tag: TagName, page: Page, feeds: Feeds, include_user: IncludeUser = True
 ) -> FeedPage:
     """List the posts with a hashtag, best first."""
     found = await feeds.ranked(actor, tag, page, users=include_user)
@@ -93,13 +96,13 @@ async def list_newest_users(
 
 @route.get("/search/hashtags/top-posts", access=AUTHENTICATED, limit_first=True)
 async def list_top_posts(
-    actor: Actor, hashtags: str, feeds: Feeds, per_tag: PerTag = 5, include_user: IncludeUser = True
+    actor: Actor, hashtags: TagNames, feeds: Feeds, per_tag: PerTag = 5, include_user: IncludeUser = True
 ) -> TopTags:
     """List the best posts of each hashtag in `hashtags=a,b`."""
     return TopTags(await feeds.top_posts(actor, hashtags, per_tag, users=include_user))
 
 
-@route.get("/search/models/top", access=AUTHENTICATED)
+@route.get("/search/models/top", access=AUTHENTICATED, raises=[Gone])
 async def list_top_models(actor: Actor, page: Page, feeds: Feeds) -> TopModels:
     """List the models by engagement."""
     found = await feeds.top_models(actor, page)

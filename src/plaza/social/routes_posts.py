@@ -17,6 +17,7 @@ from plaza.social.model import (
     Engagement,
     NewComment,
     NewPost,
+    NoProfile,
     Post,
     PostEdit,
     PostId,
@@ -27,7 +28,14 @@ from plaza.social.posts import Posts
 route = Routes("posts", about="Posts, likes, bookmarks and comments.")
 
 
-@route.post("/posts", access=USER, status=201, idempotent=True)
+@route.post(
+    "/posts",
+    access=USER,
+    status=201,
+    idempotent=True,
+    raises=[NoProfile],
+    example={"content": "Sunset over the bay #travel", "hashtags": ["photo"]},
+)
 async def create_post(actor: Actor, body: NewPost, request: Request, posts: Posts) -> Post:
     """Create a post. Hashtags come from the text and from the list."""
     return await posts.create(actor, body, request.operation)
@@ -39,7 +47,7 @@ async def get_post(actor: Actor | None, id: PostId, posts: Posts) -> Post:
     return await posts.get(actor, id)
 
 
-@route.patch("/posts/{id}", access=USER)
+@route.patch("/posts/{id}", access=USER, example={"content": "Sunset over the bay, at last #travel"})
 async def edit_post(actor: Actor, id: PostId, body: PostEdit, posts: Posts) -> Post:
     """Edit the text of the caller's post. The old text is kept."""
     return await posts.edit(actor, id, body)
@@ -82,7 +90,14 @@ async def unbookmark_post(actor: Actor, id: PostId, engagements: Engagements) ->
     return await engagements.unbookmark(actor, id)
 
 
-@route.post("/posts/{id}/comments", access=USER, status=201, idempotent=True)
+@route.post(
+    "/posts/{id}/comments",
+    access=USER,
+    status=201,
+    idempotent=True,
+    raises=[NoProfile],
+    example={"content": "Where was this?"},
+)
 async def create_comment(actor: Actor, id: PostId, body: NewComment, request: Request, comments: Comments) -> Comment:
     """Comment on a post."""
     return await comments.create(actor, id, body, request.operation)

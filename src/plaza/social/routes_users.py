@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plaza.core.auth import Actor
-from plaza.core.errors import Unauthenticated
+from plaza.core.errors import Conflict, Unauthenticated
 from plaza.core.http.access import ADMIN, AUTHENTICATED, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
@@ -17,6 +17,7 @@ from plaza.social.credentials import Credentials
 from plaza.social.model import (
     DeletionResult,
     NewRole,
+    NoProfile,
     PasswordConfirmation,
     Profile,
     Relation,
@@ -39,19 +40,32 @@ def resolve_username(actor: Actor | None, username: str) -> str:
     return actor.name
 
 
-@route.get("/users/{username}", access=PUBLIC)
+@route.get("/users/{username}", access=PUBLIC, raises=[NoProfile])
 async def get_user(actor: Actor | None, username: Username, users: Users) -> User:
     """Get a profile. Private fields are included only for the user themself."""
     return await users.get(actor, resolve_username(actor, username))
 
 
-@route.patch("/users/{username}", access=USER)
+@route.patch(
+    "/users/{username}",
+    access=USER,
+    raises=[NoProfile],
+    example={"bio": "Gardener.", "display_name": "Ana"},
+    example_parameters={"username": "me"},
+)
 async def update_user(actor: Actor, username: Username, body: Profile, users: Users) -> User:
     """Update the caller's profile. Null removes a field."""
     return await users.update_profile(actor, resolve_username(actor, username), body)
 
 
-@route.delete("/users/{username}", access=AUTHENTICATED, other_responses={202: DeletionResult})
+@route.delete(
+    "/users/{username}",
+    access=AUTHENTICATED,
+    other_responses={202: DeletionResult},
+    raises=[NoProfile, Conflict],
+    example={"password": "correct horse battery"},
+    example_parameters={"username": "me"},
+)
 async def delete_user(
     actor: Actor,
     username: Username,
@@ -76,25 +90,27 @@ async def export_user_data(actor: Actor, request: Request, exports: AccountExpor
     return await exports.everything(actor, request.address)
 
 
-@route.patch("/users/{username}/role", access=ADMIN, logged_fields=("role",))
+@route.patch(
+    "/users/{username}/role", access=ADMIN, logged_fields=("role",), raises=[NoProfile], example={"role": "model"}
+)
 async def set_user_role(actor: Actor, username: Username, body: NewRole, users: Users) -> User:
     """Set a user's role."""
     return await users.set_role(actor, resolve_username(actor, username), body.role)
 
 
-@route.put("/users/{username}/suspension", access=ADMIN)
+@route.put("/users/{username}/suspension", access=ADMIN, raises=[NoProfile])
 async def suspend_user(actor: Actor, username: Username, users: Users) -> User:
     """Suspend an account and revoke its tokens."""
     return await users.suspend(actor, resolve_username(actor, username), on=True)
 
 
-@route.delete("/users/{username}/suspension", access=ADMIN)
+@route.delete("/users/{username}/suspension", access=ADMIN, raises=[NoProfile])
 async def unsuspend_user(actor: Actor, username: Username, users: Users) -> User:
     """End a suspension."""
     return await users.suspend(actor, resolve_username(actor, username), on=False)
 
 
-@route.post("/users/{username}/follow", access=USER)
+@route.post("/users/{username}/follow", access=USER, raises=[NoProfile])
 async def follow_user(actor: Actor, username: Username, relations: Relations) -> Relation:
     """Follow a user. Following twice changes nothing."""
     return await relations.follow(actor, resolve_username(actor, username))

@@ -48,8 +48,8 @@ _LINE: Final = described_pattern(
     "Invalid text. Remove line breaks and control characters", r"^[^\x00-\x1f\x7f]*$(?!\n)"
 )
 
-WebhookId = Annotated[str, Meta(pattern=_ID, description="Id of a webhook.")]
-DeliveryId = Annotated[str, Meta(pattern=_DELIVERY_ID, description="Id of a delivery.")]
+WebhookId = Annotated[str, Meta(pattern=_ID, description="Id of a webhook.", examples=["9c41d07be2a35f68"])]
+DeliveryId = Annotated[str, Meta(pattern=_DELIVERY_ID, description="Id of a delivery.", examples=["1760000000000-0"])]
 Url = Annotated[str, Meta(min_length=1, max_length=2_000, description="Where events are sent, by POST.")]
 TypePattern = Annotated[str, Meta(pattern=_TYPE_PATTERN, description="An event type, `post.*` or `*`.")]
 TypePatterns = Annotated[list[TypePattern], Meta(min_length=1, max_length=50)]

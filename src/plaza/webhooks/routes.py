@@ -13,8 +13,11 @@ from plaza.webhooks.model import (
     DeliveryPage,
     EndpointResponse,
     NewWebhook,
+    NoWebhook,
+    TooManyWebhooks,
     Webhook,
     WebhookChange,
+    WebhookDisabled,
     WebhookId,
     WebhookList,
     WebhookWithSecret,
@@ -23,7 +26,14 @@ from plaza.webhooks.model import (
 route = Routes("webhooks", about="Events as signed HTTP requests to other services.")
 
 
-@route.post("/webhooks", access=ADMIN, status=201, idempotent="by_handler")
+@route.post(
+    "/webhooks",
+    access=ADMIN,
+    status=201,
+    idempotent="by_handler",
+    raises=[TooManyWebhooks],
+    example={"url": "https://example.org/hook", "types": ["post.*", "order.placed"]},
+)
 async def create_webhook(actor: Actor, body: NewWebhook, request: Request, webhooks: Webhooks) -> WebhookWithSecret:
     """Create a webhook. The secret is shown this once."""
     return await webhooks.create(actor.name, body, request.headers.get("idempotency-key"))
@@ -35,37 +45,37 @@ async def list_webhooks(webhooks: Webhooks) -> WebhookList:
     return WebhookList(await webhooks.list_all())
 
 
-@route.get("/webhooks/{id}", access=ADMIN)
+@route.get("/webhooks/{id}", access=ADMIN, raises=[NoWebhook])
 async def get_webhook(id: WebhookId, webhooks: Webhooks) -> Webhook:
     """Read a webhook and its state."""
     return await webhooks.get(id)
 
 
-@route.patch("/webhooks/{id}", access=ADMIN)
+@route.patch("/webhooks/{id}", access=ADMIN, raises=[NoWebhook], example={"types": ["post.created"], "enabled": True})
 async def update_webhook(id: WebhookId, body: WebhookChange, webhooks: Webhooks) -> Webhook:
     """Change a webhook, disable it, or enable it again."""
     return await webhooks.change(id, body)
 
 
-@route.delete("/webhooks/{id}", access=ADMIN)
+@route.delete("/webhooks/{id}", access=ADMIN, raises=[NoWebhook])
 async def delete_webhook(id: WebhookId, webhooks: Webhooks) -> None:
     """Delete a webhook and the events that wait for it."""
     await webhooks.remove(id)
 
 
-@route.post("/webhooks/{id}/rotate", access=ADMIN)
+@route.post("/webhooks/{id}/rotate", access=ADMIN, raises=[NoWebhook])
 async def replace_webhook_secret(id: WebhookId, webhooks: Webhooks) -> WebhookWithSecret:
     """Replace the secret, which is shown this once. For 24 hours requests are signed with the old one too."""
     return await webhooks.rotate(id)
 
 
-@route.post("/webhooks/{id}/test", access=ADMIN)
+@route.post("/webhooks/{id}/test", access=ADMIN, raises=[NoWebhook, WebhookDisabled])
 async def test_webhook(id: WebhookId, deliveries: Deliveries) -> EndpointResponse:
     """Send a test event and return the endpoint's response."""
     return await deliveries.test(id)
 
 
-@route.get("/webhooks/{id}/deliveries", access=ADMIN)
+@route.get("/webhooks/{id}/deliveries", access=ADMIN, raises=[NoWebhook])
 async def list_webhook_deliveries(id: WebhookId, page: Page, deliveries: Deliveries) -> DeliveryPage:
     """List the deliveries of the last 7 days, latest attempt first."""
     return await deliveries.page(id, page)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, Required, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, TypeVar, Unpack
 
 from plaza.core.errors import PlazaError
 from plaza.core.http.access import Access
@@ -44,13 +44,6 @@ class ParameterName:
     """The name of a query parameter that differs from Python's: `Annotated[int, ParameterName("postsPerHashtag")]`."""
 
     name: str
-
-
-class NeverMissing:
-    """Marks a path parameter whose value needs no declaration: an unknown one is empty, and never 404."""
-
-
-NEVER_MISSING: Final = NeverMissing()
 
 
 class Options(TypedDict, total=False):

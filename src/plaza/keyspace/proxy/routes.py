@@ -46,7 +46,7 @@ def _on_error(error: PlazaError, request: Request) -> Response[Any]:
     return response
 
 
-def _options(body_schema: Any) -> Options:
+def _options(body_schema: Any, example: Any) -> Options:
     return Options(
         access=AUTHENTICATED,
         logged=False,  # most commands are reads; the service records the writes of API keys
@@ -54,6 +54,7 @@ def _options(body_schema: Any) -> Options:
         request_media_type=JSON,
         body_limit=MAX_BODY_BYTES,
         body_schema=body_schema,
+        example=example,
         other_responses={400: CommandResult},
         on_error=_on_error,
     )
@@ -70,7 +71,7 @@ async def _run_one(items: list[msgspec.Raw], actor: Actor, request: Request, pro
     return to_object(outcome, _string_encoder(request))
 
 
-@route.post("/", **_options(Command | Commands))
+@route.post("/", **_options(Command | Commands, ["HGET", "user:me", "bio"]))
 async def run_commands(
     body: bytes, actor: Actor, request: Request, proxy: Proxy
 ) -> Response[CommandResult | list[Reply]]:
@@ -85,7 +86,7 @@ async def run_commands(
     return Response(to_list(await proxy.run(actor, request.address, decode_commands(items)), _string_encoder(request)))
 
 
-@route.post("/redis/write", **_options(Command | Commands))
+@route.post("/redis/write", **_options(Command | Commands, [["HSET", "user:me", "theme", "dark"]]))
 async def run_redis_commands(
     body: bytes, actor: Actor, request: Request, proxy: Proxy
 ) -> Response[CommandResult | CommandResults]:
@@ -100,7 +101,7 @@ async def run_redis_commands(
     return Response(CommandResults(results, None if actor.via_key else actor.name))
 
 
-@route.post("/pipeline", **_options(Commands))
+@route.post("/pipeline", **_options(Commands, [["HGET", "user:me", "bio"], ["ZCARD", "explore:feed"]]))
 async def run_pipeline(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[list[CommandResult]]:
     """Run commands in order, as Upstash clients send them.
 
@@ -110,7 +111,7 @@ async def run_pipeline(body: bytes, actor: Actor, request: Request, proxy: Proxy
     return Response([to_object(outcome, _string_encoder(request)) for outcome in outcomes])
 
 
-@route.post("/multi-exec", **_options(Commands))
+@route.post("/multi-exec", **_options(Commands, [["HSET", "user:me", "theme", "dark"], ["HGET", "user:me", "theme"]]))
 async def run_transaction(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[list[CommandResult]]:
     """Run commands in one transaction, as Upstash clients send them. If one is refused, none is run."""
     outcomes = await proxy.transact(actor, request.address, decode_commands(parse_body(body)))

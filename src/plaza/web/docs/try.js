@@ -77,7 +77,7 @@ function input(parameter, doc) {
       options.map((value) => h("option", { value: String(value) }, String(value))),
     );
   }
-  const hint = schema.default ?? (parameter.in === "path" ? example(schema, doc) : "");
+  const hint = parameter.example ?? schema.default ?? (parameter.in === "path" ? example(schema, doc) : "");
   const kind = schema.type === "integer" || schema.type === "number" ? "numeric" : "text";
   const shown = Array.isArray(hint) ? "comma-separated values" : String(hint ?? "");
   return h("input", { name: parameter.name, inputmode: kind, placeholder: shown, autocomplete: "off", spellcheck: "false" });
@@ -85,7 +85,8 @@ function input(parameter, doc) {
 
 function bodyField(type, content, doc) {
   const field = h("textarea", { name: "body", spellcheck: "false", "aria-label": "Body" });
-  if (type.includes("json") && content.schema) field.value = JSON.stringify(example(content.schema, doc), null, 2);
+  const shown = content.example ?? (content.schema ? example(content.schema, doc) : undefined);
+  if (type.includes("json") && shown !== undefined) field.value = JSON.stringify(shown, null, 2);
   field.rows = Math.min(14, Math.max(3, field.value.split("\n").length));
   return field;
 }

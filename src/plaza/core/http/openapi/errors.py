@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from plaza.core.errors import (
+    NEVER_MISSING,
     BadRequest,
     Conflict,
     Forbidden,
@@ -22,7 +23,6 @@ from plaza.core.http.bound_route import BoundRoute
 from plaza.core.http.handler_signature import Parameter
 from plaza.core.http.openapi.schemas import reference
 from plaza.core.http.problem_details import PROBLEM, Problem
-from plaza.core.http.routes import NEVER_MISSING
 
 # Headers of every response.
 HEADERS: dict[str, Any] = {
@@ -71,7 +71,7 @@ def _response(errors: list[type[PlazaError]]) -> dict[str, Any]:
     general = shared_errors()[errors[0].status]
     if errors == [general]:
         return {"$ref": f"#/components/responses/{general.__name__}"}
-    codes = [f"`{error.code}`: {error.title}." for error in errors if error is not general]
+    codes = [f"`{error.code}`: {error.title}." for error in errors]
     return problem_response(general, " ".join(codes))
 
 
