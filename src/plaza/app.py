@@ -23,6 +23,7 @@ from plaza.core.api_keys import ApiKeys
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
 from plaza.core.domain import Core, Domain, Parts, build_domains
+from plaza.core.event_trimming import EventTrimming
 from plaza.core.functions import Functions
 from plaza.core.health import System
 from plaza.core.http import meta_routes
@@ -99,7 +100,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
         parts = build_domains(core, domains)
         services = _services(core, domains, parts, draining)
         demo = _demo(core, services) if _shows_pages(domains) else None
-        jobs = _worker(core, parts, services, demo)
+        jobs = _worker(core, domains, parts, services, demo)
         if demo is not None:
             job_names = [*jobs.timers, *demo.timers]
             services[Demo] = demo
@@ -138,13 +139,18 @@ def _services(
     services[WrongTypeReporter] = WrongTypeReporter(core.valkey, catalogues(domains))
     services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains), services.get(SqlSecurityLog))
     services[Audits] = Audits(_auditor(core, domains, parts))
+    services[EventTrimming] = EventTrimming(core.functions, core.settings.events_days, core.settings.events_max)
     services[KeyBrowser] = KeyBrowser(core.valkey, catalogues(domains))
     return services
 
 
-def _worker(core: Core, parts: Sequence[Parts], services: Mapping[type, Any], demo: Demo | None) -> Worker:
-    timers = [timer for part in parts for timer in part.timers]
+def _worker(
+    core: Core, domains: Sequence[Domain], parts: Sequence[Parts], services: Mapping[type, Any], demo: Demo | None
+) -> Worker:
     consumers = [consumer for part in parts for consumer in part.consumers]
+    streams = {domain.name for domain in domains if domain.events} | {consumer.stream for consumer in consumers}
+    timers = [timer for part in parts for timer in part.timers]
+    timers += services[EventTrimming].timers(sorted(streams), consumers)
     turns = {name: turn for part in parts for name, turn in part.worker_loops.items()}
     if demo is not None:
         turns["demo"] = demo.turn

@@ -29,6 +29,7 @@ from plaza.core.events import EVENTS, Consumer, Event, Events
 from plaza.core.functions import Functions
 from plaza.core.leases import JOBS, LEASE_SECONDS, Lease, Leases
 from plaza.core.stream_consumer import StreamConsumer
+from plaza.core.stream_watch import StreamWatch
 from plaza.core.timers import Timer, Timers
 from plaza.core.wrong_type import ExplainError, WrongKeyType, unexplained
 
@@ -103,19 +104,15 @@ class Worker:
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self._stop_seconds = stop_seconds
         self._explain = explain
-        events = Events(functions)
         running = Timers(functions, Leases(functions, lease_seconds), self.name, clock, explain)
-        all_timers = [*timers, *core_timers(functions, events, consumers)]
+        all_timers = [*timers, *core_timers(functions)]
         assert len({timer.name for timer in all_timers}) == len(all_timers), "two timers have the same name"
         self.timers = [timer.name for timer in all_timers]
         self._loops: dict[str, WorkerLoop] = {
             timer.name: TurnLoop(partial(running.run_if_due, timer), jitter_seconds=0.02) for timer in all_timers
         }
         self._loops |= {name: TurnLoop(turn) for name, turn in (turns or {}).items()}
-        for consumer in consumers:
-            for stream in all_streams(consumer.stream):
-                loop = StreamConsumer(functions, events, consumer, stream, self.name)
-                self._loops[f"{stream.key}/{consumer.group}"] = loop
+        self._loops |= _consumer_loops(functions, consumers, self.name)
 
     async def run(self) -> None:
         log.info("worker_started", worker=self.name, jobs=len(self._loops))
@@ -143,12 +140,22 @@ class Worker:
             log.error("jobs_did_not_stop", jobs=stuck)
 
 
-def core_timers(functions: Functions, events: Events, consumers: Sequence[Consumer]) -> list[Timer]:
-    """The timers of core: trim event streams, settle outbox entries, remove old Lua libraries."""
+def _consumer_loops(functions: Functions, consumers: Sequence[Consumer], name: str) -> dict[str, WorkerLoop]:
+    """Return a loop for each consumer and stream, and the watch that wakes them."""
+    if not consumers:
+        return {}
+    events = Events(functions)
+    watch = StreamWatch(functions.valkey, [s for consumer in consumers for s in all_streams(consumer.stream)])
+    loops: dict[str, WorkerLoop] = {"stream watch": watch}
+    for consumer in consumers:
+        for stream in all_streams(consumer.stream):
+            loop = StreamConsumer(functions, events, consumer, stream, watch, name)
+            loops[f"{stream.key}/{consumer.group}"] = loop
+    return loops
 
-    async def trim(_: Lease) -> str:
-        streams = sorted({consumer.stream for consumer in consumers})
-        return f"{sum([await events.trim(stream) for stream in streams])} events removed"
+
+def core_timers(functions: Functions) -> list[Timer]:
+    """The timers of core: settle outbox entries, remove old Lua libraries, watch the memory."""
 
     async def settle(_: Lease) -> str:
         return f"{await functions.outbox_recovery.recover()} owners settled"
@@ -160,8 +167,6 @@ def core_timers(functions: Functions, events: Events, consumers: Sequence[Consum
         return await valkey_memory.watch(functions.valkey)
 
     timers = [Timer("core.libraries", 3600, remove_libraries), Timer("core.memory", 15, watch_memory)]
-    if consumers:
-        timers.append(Timer("core.trim", 60, trim))
     if functions.valkey.clustered:
         timers.append(Timer("core.settle", 5, settle))
     return timers

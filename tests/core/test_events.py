@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
+import redis
 import structlog
 
-from plaza.core import events as events_module
-from plaza.core import metrics
+from plaza.core import metrics, stream_consumer
 from plaza.core.errors import Unavailable
 from plaza.core.event_streams import EventStream, stream_of
 from plaza.core.events import EVENTS, Consumer, Event, Events
 from plaza.core.functions import Functions
 from plaza.core.stream_consumer import StreamConsumer
+from plaza.core.stream_watch import StreamWatch
 from plaza.core.valkey import Valkey
 from tests.timeouts import within_time_limit
 from tests.waiting import eventually
@@ -66,12 +67,16 @@ def handler() -> RecordingHandler:
 
 @contextlib.asynccontextmanager
 async def reading(events: Events, consumer: Consumer, name: str = "one") -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(StreamConsumer(events._functions, events, consumer, news(), name).run())
+    functions = events._functions
+    watch = StreamWatch(functions.valkey, [news()])
+    watching = asyncio.create_task(watch.run())
+    task = asyncio.create_task(StreamConsumer(functions, events, consumer, news(), watch, name).run())
     try:
         yield task
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        for started in (task, watching):
+            started.cancel()
+        await asyncio.wait([task, watching])
 
 
 async def emit_numbers(events: Events, count: int, first: int = 0) -> None:
@@ -118,6 +123,77 @@ async def test_an_event_has_its_fields_and_is_counted(events: Events, handler: R
         made = await events.emit("news", OWNER, n=7, who="ana", what="héllo")
         await eventually(lambda: number("plaza_events_handled_total", labels) == before + 1)
     assert got == [Event("news", made, {"n": "7", "who": "ana", "what": "héllo"}, 1)]
+
+
+async def test_a_batch_handler_gets_events_together_and_a_bad_one_alone(events: Events, redis_client: Any) -> None:
+    batches: list[list[int]] = []
+
+    async def handle(batch: Sequence[Event]) -> None:
+        numbers = [int(event.fields["n"]) for event in batch]
+        if 5 in numbers:
+            raise ValueError("five")
+        batches.append(numbers)
+
+    await emit_numbers(events, 20)
+    consumer = Consumer("news", "g", handle_batch=handle, batch_size=10, max_tries=1)
+    async with reading(events, consumer):
+        await eventually(lambda: sum(map(len, batches)) == 19)
+        await eventually(lambda: redis_client.xlen(news().dead_key))
+    assert batches == [[0], [1], [2], [3], [4], [6], [7], [8], [9], list(range(10, 20))]
+    assert await pending_count(redis_client) == 0
+
+
+async def test_a_consumer_of_some_types_acknowledges_the_others(events: Events, redis_client: Any) -> None:
+    handled: list[str] = []
+
+    async def handle(event: Event) -> None:
+        handled.append(event.type)
+
+    for kind in ("post.liked", "user.followed", "comment.created", "comment.deleted", "postal.sent"):
+        await events.emit("news", OWNER, type=kind)
+    async with reading(events, Consumer("news", "g", handle, types=("post.*", "comment.created"))):
+        await eventually(lambda: len(handled) == 2)
+        await eventually(lambda: _all_handled(redis_client))
+    assert handled == ["post.liked", "comment.created"]
+
+
+async def _all_handled(redis_client: Any) -> bool:
+    (group,) = await redis_client.xinfo_groups(news().key)
+    return bool(group["pending"] == 0 and group["lag"] == 0)
+
+
+async def test_a_new_group_can_start_with_the_next_event(events: Events, handler: RecordingHandler) -> None:
+    await emit_numbers(events, 5)
+    await events.ensure_group(news(), "g", from_start=False)
+    async with reading(events, Consumer("news", "g", handler, from_start=False)):
+        await emit_numbers(events, 1, first=5)
+        await handler.until(1)
+    assert handler.numbers == [5]
+
+
+async def test_a_slow_batch_is_acknowledged_meanwhile(
+    events: Events, handler: RecordingHandler, redis_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the process dies, only what was handled last is handled again."""
+    monkeypatch.setattr(stream_consumer, "ACK_SECONDS", 0.01)
+    stuck = asyncio.Event()
+
+    async def stop_at_three(event: Event) -> None:
+        if event.fields["n"] == "3":
+            await stuck.wait()
+
+    handler.before = stop_at_three
+    await emit_numbers(events, 5)
+    async with reading(events, Consumer("news", "g", handler)):
+        await eventually(lambda: _has_pending(redis_client, 2))
+        stuck.set()
+        await handler.until(5)
+
+
+async def _has_pending(redis_client: Any, count: int) -> bool:
+    with contextlib.suppress(redis.ResponseError):  # no group yet
+        return await pending_count(redis_client) == count
+    return False
 
 
 async def test_a_failed_event_is_retried_and_does_not_block_others(
@@ -270,52 +346,6 @@ async def test_a_consumer_that_stops_releases_its_events_at_once(events: Events,
             await second.until(5)  # long before stale_seconds
     assert second.numbers == [0, 1, 2, 3, 4]
     assert second.tries == [1, 1, 1, 1, 1]  # the cancelled try does not count
-
-
-async def test_trim_removes_only_events_that_every_group_has_handled(
-    events: Events, handler: RecordingHandler, redis_client: Any
-) -> None:
-    await events.ensure_group(news(), "slow")
-    await emit_numbers(events, 1000)
-    async with reading(events, Consumer("news", "g", handler)):
-        await handler.until(1000)
-    assert await events.trim("news") == 0  # one group has read nothing yet
-    read = _pairs(await redis_client.xreadgroup("slow", "c", {news().key: ">"}, count=600))[0][1]
-    assert await events.trim("news") == 0  # delivered, but not acknowledged
-    await redis_client.xack(news().key, "slow", *(entry[0] for entry in read[:500]))
-    assert 400 <= await events.trim("news") <= 500  # Valkey removes whole blocks of a hundred
-    left = [entry[0] for entry in await redis_client.xrange(news().key)]
-    assert set(left) >= {entry[0] for entry in read[500:]}
-    assert len(left) >= 500
-
-
-async def test_a_stream_without_readers_is_bounded_and_logs_lost_events(
-    events: Events, redis_client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(events_module, "TRIM_STEP", 300)
-    await events.ensure_group(news(), "absent")
-    await emit_numbers(events, 1000)
-    before = number("plaza_events_dropped_total", {"stream": "news"})
-    with structlog.testing.capture_logs() as logs:
-        removed = await events.trim("news", max_events=200)
-    assert 200 <= await redis_client.xlen(news().key) <= 300
-    assert logs[0]["event"] == "stream_full_events_lost"
-    assert number("plaza_events_dropped_total", {"stream": "news"}) == before + removed
-    newest = await redis_client.xrevrange(news().key, count=1)
-    assert newest[0][1] == {"n": "999"}
-
-
-async def test_idle_consumers_are_removed_unless_they_have_pending_events(
-    events: Events, redis_client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(events_module, "CONSUMER_GONE_MS", 20)
-    await events.ensure_group(news(), "g")
-    await emit_numbers(events, 1)
-    await redis_client.xreadgroup("g", "died with pending events", {news().key: ">"})
-    await redis_client.xgroup_createconsumer(news().key, "g", "left")
-    await asyncio.sleep(0.05)
-    await events.trim("news")
-    assert [c["name"] for c in await redis_client.xinfo_consumers(news().key, "g")] == ["died with pending events"]
 
 
 async def test_a_deleted_stream_is_created_again(events: Events, handler: RecordingHandler, redis_client: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from plaza import worker
-from plaza.core import events, leases, sql, timers
+from plaza.core import event_trimming, events, leases, sql, timers
 from plaza.worker import Consumer, Timer
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -34,7 +34,7 @@ def test_the_numbers_in_the_docs_match_the_code() -> None:
     timer, consumer = Timer("a", 1, handle), Consumer("a", "b", handle)
     assert (leases.LEASE_SECONDS, timer.retry_seconds, timer.timeout_seconds) == (30, 5, 3600)
     assert (consumer.stale_seconds, consumer.retry_seconds, consumer.max_tries) == (60, 1, 5)
-    assert (events.MAX_EVENTS, events.MAX_DEAD_EVENTS, timers.POLL_SECONDS) == (1_000_000, 10_000, 15)
+    assert (events.MAX_DEAD_EVENTS, event_trimming.EVERY_SECONDS, timers.POLL_SECONDS) == (10_000, 60, 15)
     assert worker.STOP_SECONDS == 5
     assert (sql.BUSY_WAIT_MS, sql.POOL_WAIT_SECONDS, sql.STATEMENT_SECONDS) == (5000, 10, 30)
     assert (sql.SQLITE_READERS, sql.POOL_SIZE + sql.POOL_OVERFLOW) == (4, 20)

@@ -299,7 +299,7 @@ async def test_the_timers_of_core_run(functions: Functions, redis_client: Any) -
         return None
 
     async with working(Worker(functions, [], [Consumer("work", "bench", handle)])):
-        await eventually(lambda: redis_client.hget(core.JOB("core.trim"), "result"))
+        await eventually(lambda: redis_client.hget(core.JOB("core.memory"), "result"))
         await eventually(lambda: redis_client.hget(core.JOB("core.libraries"), "result"))
         if functions.valkey.clustered:
             await eventually(lambda: redis_client.hget(core.JOB("core.settle"), "result"))

@@ -30,6 +30,12 @@ class EventStream:
     def dead_key(self) -> str:
         return core.EVENTS_DEAD(self.name) if self.shard is None else core.EVENTS_SHARD_DEAD(self.shard, self.name)
 
+    @property
+    def behind_key(self) -> str:
+        if self.shard is None:
+            return core.EVENTS_BEHIND(self.name)
+        return core.EVENTS_SHARD_BEHIND(self.shard, self.name)
+
 
 def all_streams(name: str) -> list[EventStream]:
     """Return every stream with events of a domain."""

@@ -59,15 +59,6 @@ command('release', function(keys, args)
   return #pending_events
 end)
 
--- events_uncount_try: the last try does not count, because a service that the handler needs was unavailable.
--- KEYS stream   ARGV group, consumer, id
-command('uncount_try', function(keys, args)
-  local owned, tries = is_owner(keys[1], args[1], args[2], args[3])
-  if not owned then return 0 end
-  redis.call('XCLAIM', keys[1], args[1], args[2], 0, args[3], 'RETRYCOUNT', math.max(tries - 1, 0), 'JUSTID')
-  return 1
-end)
-
 -- events_dead_letter: move an event to the dead events, with the reason; the newest `max` of them are kept.
 -- KEYS stream, dead   ARGV group, consumer, id, reason, max   Reply 1, or 0 if the consumer no longer has it
 command('dead_letter', function(keys, args)
@@ -106,27 +97,17 @@ local function to_table(list)
   return fields
 end
 
-local function split_id(id)
-  local ms, seq = id:match('^(%d+)-(%d+)$')
-  return tonumber(ms), tonumber(seq)
+-- Returns the id of the oldest event from `from` on, or nil.
+local function oldest(stream, from)
+  local entry = redis.call('XRANGE', stream, from, '+', 'COUNT', 1)[1]
+  return entry and entry[1]
 end
 
-local function is_before(a, b)
-  local a_ms, a_seq = split_id(a)
-  local b_ms, b_seq = split_id(b)
-  return a_ms < b_ms or (a_ms == b_ms and a_seq < b_seq)
-end
-
-local function next_id(id)
-  local ms, seq = split_id(id)
-  return string.format('%.0f-%.0f', ms, seq + 1)
-end
-
--- The id of the first event that a group has not handled: its oldest pending one, else the one after the last delivered.
-local function first_needed(stream, group)
+-- Returns the id of the oldest event that a group has not handled, or nil if it has handled all.
+local function oldest_unhandled(stream, group)
   local waiting = redis.call('XPENDING', stream, group.name)
-  if waiting[1] > 0 then return waiting[2] end
-  return next_id(group['last-delivered-id'])
+  if waiting[1] > 0 then return oldest(stream, waiting[2]) end
+  return oldest(stream, '(' .. group['last-delivered-id'])
 end
 
 local function remove_idle_consumers(stream, group, idle_ms)
@@ -138,24 +119,35 @@ local function remove_idle_consumers(stream, group, idle_ms)
   end
 end
 
--- events_trim: remove events that every group has handled, events beyond the limit, and consumers that are gone.
--- KEYS stream   ARGV max, step, idle_ms   Reply {removed, of these unread, {group, waiting}, …}
+-- events_trim: remove old events and events beyond the limit, note groups that had not handled them, and remove
+-- consumers that are gone.
+-- KEYS stream, behind   ARGV max_age_ms, max, step, idle_ms   Reply {removed, {group, waiting, 1 if it lost events}, …}
 -- One call removes at most `step` events for each reason, so that Valkey is not blocked.
 command('trim', function(keys, args)
-  local stream, max, step = keys[1], tonumber(args[1]), args[2]
-  if redis.call('EXISTS', stream) == 0 then return {0, 0} end
-  local needed, reply = nil, {0, 0}
-  for _, found in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
+  local stream, behind, step, at = keys[1], keys[2], args[3], clock_ms()
+  if redis.call('EXISTS', stream) == 0 then return {0} end
+  local groups = {}
+  for i, found in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
     local group = to_table(found)
-    local first = first_needed(stream, group)
-    if not needed or is_before(first, needed) then needed = first end
-    remove_idle_consumers(stream, group.name, tonumber(args[3]))
-    reply[#reply + 1] = {group.name, (group.lag or 0) + group.pending}
+    remove_idle_consumers(stream, group.name, tonumber(args[4]))
+    groups[i] = {group.name, (group.lag or 0) + group.pending, oldest_unhandled(stream, group)}
   end
-  if needed then reply[1] = redis.call('XTRIM', stream, 'MINID', '~', needed, 'LIMIT', step) end
-  if redis.call('XLEN', stream) > max then
-    reply[2] = redis.call('XTRIM', stream, 'MAXLEN', '~', max, 'LIMIT', step)
-    reply[1] = reply[1] + reply[2]
+  local removed = redis.call('XTRIM', stream, 'MINID', '~', text(at - tonumber(args[1])), 'LIMIT', step)
+  if redis.call('XLEN', stream) > tonumber(args[2]) then
+    removed = removed + redis.call('XTRIM', stream, 'MAXLEN', '~', args[2], 'LIMIT', step)
+  end
+  local reply = {removed}
+  for i, group in ipairs(groups) do
+    local lost = removed > 0 and group[3] and #redis.call('XRANGE', stream, group[3], group[3]) == 0
+    if lost then redis.call('HSET', behind, group[1], text(at)) end
+    reply[i + 1] = {group[1], group[2], lost and 1 or 0}
   end
   return reply
+end)
+
+-- events_rebuilt: remove the note that a group lost events, unless it lost more since.
+-- KEYS behind   ARGV group, time of the note
+command('rebuilt', function(keys, args)
+  local at = redis.call('HGET', keys[1], args[1])
+  if at and tonumber(at) <= tonumber(args[2]) then redis.call('HDEL', keys[1], args[1]) end
 end)

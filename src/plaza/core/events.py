@@ -24,33 +24,21 @@ is lost, and a handler can run twice for one event: handlers must be idempotent.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import msgspec
-import structlog
 
 from plaza.core import keys as core
-from plaza.core import metrics
-from plaza.core.event_streams import EventStream, all_streams, stream_of
+from plaza.core.event_streams import EventStream, stream_of
 from plaza.core.functions import Functions, Library
 from plaza.core.sequences import pairs_to_dict
 from plaza.core.valkey import Arg, ReplyError
 
 EVENTS = Library.read("events", core.CATALOGUE, "plaza.core", "events")
 
-# A stream without working consumers must not fill the memory. A million small events take about 100 MB.
-MAX_EVENTS = 1_000_000
 MAX_DEAD_EVENTS = 10_000
-
-# Valkey removes 10,000 events in one or two milliseconds.
-TRIM_STEP = 10_000
-
-# A consumer without pending events that has been silent for this long belongs to a process that ended.
-CONSUMER_GONE_MS = 3_600_000
-
-log = structlog.get_logger("plaza.events")
 
 
 class EventData(msgspec.Struct, forbid_unknown_fields=True):
@@ -103,58 +91,75 @@ class Event:
         return data
 
 
+class TypeFilter:
+    """Selects events by their type: exact names, or `post.*` for all of a noun. Without patterns, all."""
+
+    def __init__(self, patterns: Iterable[str] = ()) -> None:
+        names = set(patterns)
+        self._everything = not names or "*" in names
+        self._exact = frozenset(names)
+        self._prefixes = tuple(name.removesuffix("*") for name in names if name.endswith(".*"))
+
+    def __call__(self, type: str) -> bool:
+        return self._everything or type in self._exact or type.startswith(self._prefixes)
+
+
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """Declares how a group handles the events of a domain. `handle` can get an event twice."""
+    """Declares how a group handles the events of a domain. A handler can get an event twice.
+
+    A group has a handler for one event or one for a batch. A batch that fails is handled event by event.
+    """
 
     stream: str
     group: str
-    handle: Callable[[Event], Awaitable[object]]
+    handle: Callable[[Event], Awaitable[object]] | None = None
+    handle_batch: Callable[[Sequence[Event]], Awaitable[object]] | None = None
+    types: Sequence[str] = ()  # exact or `post.*`; other events are acknowledged unread; empty: all
+    # Makes everything that the group maintains right again, from source data. A worker calls it when events were
+    # trimmed before the group had handled them.
+    rebuild: Callable[[], Awaitable[object]] | None = None
+    from_start: bool = True  # a new group starts with the oldest event; False: with the next one
     max_tries: int = 5
-    batch_size: int = 32  # events fetched at once; they are handled in order
+    batch_size: int = 128  # events fetched at once; they are handled in order
     retry_seconds: float = 1.0  # after the first failure, doubled after each further one
     timeout_seconds: float = 60.0  # a handler that takes longer is cancelled and counts as failed
     stale_seconds: float = 60.0  # other consumers claim an event after this time of silence
 
+    def __post_init__(self) -> None:
+        assert (self.handle is None) != (self.handle_batch is None), "a consumer has one handler"
+
+    async def handle_all(self, events: Sequence[Event]) -> None:
+        """Call the handler for events."""
+        if self.handle_batch is not None:
+            await self.handle_batch(events)
+        elif self.handle is not None:
+            for event in events:
+                await self.handle(event)
+
 
 class Events:
-    """Adds events, and limits the size of their streams."""
+    """Adds entries to streams, and creates groups that read them."""
 
     def __init__(self, functions: Functions) -> None:
         self._functions = functions
 
     async def emit(self, stream: str, owner: str, **fields: Arg) -> str:
-        """Add an entry to a stream and return its id. One round trip. Events of one owner stay in order.
+        """Add an entry to a stream and return its id. One round trip. Entries of one owner stay in order.
 
         A command that changes data uses Lua's `emit()` instead, which adds the event in the same atomic step.
         """
         words = [word for pair in fields.items() for word in pair]
         return str(await self._functions.valkey.call("XADD", stream_of(stream, owner).key, "*", *words))
 
-    async def ensure_group(self, stream: EventStream, group: str) -> None:
-        """Create the group if needed. It starts with the oldest event of the stream."""
+    async def ensure_group(self, stream: EventStream, group: str, *, from_start: bool = True) -> None:
+        """Create the group if needed."""
+        command = ("XGROUP", "CREATE", stream.key, group, "0" if from_start else "$", "MKSTREAM")
         try:
-            await self._functions.valkey.call("XGROUP", "CREATE", stream.key, group, "0", "MKSTREAM", key=stream.key)
+            await self._functions.valkey.call(*command, key=stream.key)
         except ReplyError as error:
             if error.code != "BUSYGROUP":
                 raise
-
-    async def trim(self, name: str, max_events: int = MAX_EVENTS) -> int:
-        """Remove events that every group has handled, in bounded steps. Returns how many."""
-        return sum([await self._trim_stream(stream, max_events) for stream in all_streams(name)])
-
-    async def _trim_stream(self, stream: EventStream, max_events: int) -> int:
-        removed = 0
-        while True:
-            reply = await self._functions.run("events_trim", [stream.key], max_events, TRIM_STEP, CONSUMER_GONE_MS)
-            removed += int(reply[0])
-            if reply[1]:
-                log.error("stream_full_events_lost", stream=stream.key, lost=reply[1], max_events=max_events)
-                metrics.EVENTS_DROPPED.labels(stream.name).inc(reply[1])
-            for group, waiting in reply[2:]:
-                metrics.EVENTS_WAITING.labels(stream.name, group).set(waiting)
-            if reply[0] < TRIM_STEP:
-                return removed
 
     async def revive(self, stream: EventStream, dead_id: str) -> str | None:
         """Add a dead event to its stream again. Returns its new entry id, or None if there is no such event."""

@@ -58,6 +58,25 @@ EVENTS_SHARD_DEAD = Key(
     lifetime="the newest 10,000",
     read=KeyAccess.ADMIN,
 )
+EVENTS_BEHIND = Key(
+    "events:<stream>:behind",
+    "hash",
+    "On one server: the consumer groups that lost events, because those were trimmed before they had handled them.",
+    contains="group → when, Unix milliseconds",
+    value_regex="<ms>",
+    lifetime="until the group is rebuilt",
+    read=KeyAccess.ADMIN,
+)
+EVENTS_SHARD_BEHIND = Key(
+    "events:<shard>:<stream>:behind",
+    "hash",
+    "On a cluster: the consumer groups that lost events of a shard.",
+    contains="as `events:<stream>:behind`",
+    value_regex="<ms>",
+    owner="shard",
+    lifetime="until the group is rebuilt",
+    read=KeyAccess.ADMIN,
+)
 UNPUBLISHED = Key(
     "unpublished:<library>:<owner>",
     "list",

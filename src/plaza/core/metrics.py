@@ -152,10 +152,10 @@ EVENTS_WAITING = Gauge(
     multiprocess_mode="livemostrecent",
     registry=REGISTRY,
 )
-EVENTS_DROPPED = Counter(
-    "plaza_events_dropped_total",
-    "Events trimmed from a stream before every group had read them.",
-    ["stream"],
+EVENTS_BEHIND = Counter(
+    "plaza_events_behind_total",
+    "How often a group lost events, because they were trimmed before it had handled them.",
+    ["stream", "group"],
     registry=REGISTRY,
 )
 CACHE_PAGES = Counter(

@@ -100,6 +100,8 @@ class Settings:
     webhooks_private: bool = setting(
         False, "`on` allows webhooks to plain http and to private addresses, such as those of your own network."
     )
+    events_days: int = setting(7, "Days that events stay in their streams.")
+    events_max: int = setting(1_000_000, "Events that a domain's streams have at most; a million take about 150 MB.")
     cors_origins: tuple[str, ...] = setting(
         (), "Origins whose pages may send requests, separated by commas; `*` for all."
     )
@@ -187,6 +189,8 @@ class Settings:
         _require(0 <= self.voting_days <= 36_500, "voting_days", "must be 0 to 36500")
         _require(1 <= self.max_post_age <= 3650, "max_post_age", "must be 1 to 3650")
         _require(1 <= self.live_retention_days <= 3650, "live_retention_days", "must be 1 to 3650")
+        _require(1 <= self.events_days <= 3650, "events_days", "must be 1 to 3650")
+        _require(1_000 <= self.events_max <= 10**9, "events_max", "must be 1000 to 1000000000")
         # Clients send heartbeats every 30 s, or every 120 s under load: two intervals and 5 s of grace.
         _require(65 <= self.live_alive_seconds <= 245, "live_alive_seconds", "must be 65 to 245")
         _require(self.shop_idle_seconds >= 1, "shop_idle_seconds", "must be 1 or more")

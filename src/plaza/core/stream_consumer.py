@@ -1,8 +1,9 @@
 """Runs a consumer: reads events, calls the handler, and claims events of consumers that died.
 
 It fetches in this order: events that failed here and are due for another try, events of dead consumers, new events.
-While a batch is handled, it resets their idle time regularly, so that no other consumer claims them. When it stops, it
-releases the events it has not handled, so that others can claim them at once.
+While a batch is handled, it resets their idle time regularly, so that no other consumer claims them. Handled events are
+acknowledged together, at the end of a batch and during a slow one. When it stops, it releases the events it has not
+handled, so that others can claim them at once.
 """
 
 from __future__ import annotations
@@ -10,26 +11,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
+from collections.abc import Sequence
 from math import inf
 from time import monotonic
-from typing import Any
 
 import structlog
 
 from plaza.core import metrics
 from plaza.core.errors import Unavailable
 from plaza.core.event_streams import EventStream
-from plaza.core.events import MAX_DEAD_EVENTS, Consumer, Event, Events, event_from_entry
+from plaza.core.events import Consumer, Event, Events, TypeFilter
 from plaza.core.functions import Functions
-from plaza.core.valkey.client import BlockingConnection
+from plaza.core.group_member import GroupMember
+from plaza.core.stream_watch import StreamWatch
 
 log = structlog.get_logger("plaza.events")
 
-# How long one read blocks. An idle consumer costs one command in this time.
-BLOCK_SECONDS = 5.0
+# The longest wait for new events without looking. The watch tells earlier.
+MAX_WAIT_SECONDS = 5.0
 
 # The longest pause between tries while a service that the handler needs is unavailable.
 MAX_PAUSE_SECONDS = 15.0
+
+# During a slow batch, handled events are acknowledged this often: if the process dies, the others are handled again.
+ACK_SECONDS = 0.2
 
 
 class RetrySchedule:
@@ -37,10 +42,10 @@ class RetrySchedule:
 
     def __init__(self, stale_seconds: float) -> None:
         self.max_wait_seconds = stale_seconds / 2  # after a longer wait another consumer would claim the event
-        self._due: list[tuple[float, str]] = []  # (when, event id)
+        self._due: list[tuple[float, str]] = []  # (when, entry id)
 
-    def add(self, event_id: str, wait_seconds: float) -> None:
-        heapq.heappush(self._due, (monotonic() + wait_seconds, event_id))
+    def add(self, entry_id: str, wait_seconds: float) -> None:
+        heapq.heappush(self._due, (monotonic() + wait_seconds, entry_id))
 
     def pop_due(self) -> str | None:
         """Remove and return an event that is due; None if there is none."""
@@ -51,24 +56,46 @@ class RetrySchedule:
         return self._due[0][0] if self._due else inf
 
 
+class Batch:
+    """The events that a consumer has been given: those not handled yet, and those not acknowledged yet."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.unhandled = {event.entry_id for event in events}
+        self.handled: list[str] = []
+
+    def done(self, events: Sequence[Event]) -> None:
+        ids = [event.entry_id for event in events]
+        self.unhandled.difference_update(ids)
+        self.handled += ids
+
+    def take_handled(self) -> list[str]:
+        handled, self.handled = self.handled, []
+        return handled
+
+
 class StreamConsumer:
     """One consumer of one stream in one process, with a unique name."""
 
     def __init__(
-        self, functions: Functions, events: Events, consumer: Consumer, stream: EventStream, name: str
+        self,
+        functions: Functions,
+        events: Events,
+        consumer: Consumer,
+        stream: EventStream,
+        watch: StreamWatch,
+        name: str,
     ) -> None:
-        self.consumer = consumer
-        self.stream = stream
         self.busy = False  # handling a batch; stopping now would interrupt it
         self.stopping = False
-        self._functions = functions
+        self._consumer = consumer
+        self._stream = stream
         self._events = events
-        self._group_and_name = (consumer.group, name)
+        self._watch = watch
+        self._member = GroupMember(functions, stream, consumer.group, name, consumer.stale_seconds)
+        self._is_wanted = TypeFilter(consumer.types)
         self._retries = RetrySchedule(consumer.stale_seconds)
-        self._acks: list[asyncio.Future[Any]] = []
         self._claim_at = 0.0
         self._cursor = "0-0"
-        self._pauses = 0  # in a row, because a service was unavailable
         labels = (consumer.stream, consumer.group)
         self._done = metrics.EVENTS_HANDLED.labels(*labels, "done")
         self._failed = metrics.EVENTS_HANDLED.labels(*labels, "failed")
@@ -76,142 +103,133 @@ class StreamConsumer:
         self._claimed = metrics.EVENTS_CLAIMED.labels(*labels)
 
     def stop(self) -> None:
-        """End `run` after the current event."""
+        """End `run` after the current event or batch."""
         self.stopping = True
 
     async def run(self) -> None:
         """Handle events until stopped. Raises `Unavailable` when Valkey is; the caller then calls it again."""
-        await self._events.ensure_group(self.stream, self.consumer.group)
-        await self._release()  # the events of an earlier run that ended because Valkey was unavailable
-        self._retries, self._claim_at, self._cursor = RetrySchedule(self.consumer.stale_seconds), 0.0, "0-0"
+        await self._events.ensure_group(self._stream, self._consumer.group, from_start=self._consumer.from_start)
+        await self._member.release()  # the events of an earlier run that ended because Valkey was unavailable
+        self._retries, self._claim_at, self._cursor = RetrySchedule(self._consumer.stale_seconds), 0.0, "0-0"
         try:
-            async with self._functions.valkey.blocking() as connection:
-                while not self.stopping:
-                    await self._handle_batch(await self._next_batch(connection))
+            while not self.stopping:
+                await self._handle_batch(await self._next_batch())
         finally:
             with contextlib.suppress(Unavailable):
-                await asyncio.shield(self._release())
+                await asyncio.shield(self._member.release())
 
-    async def _next_batch(self, connection: BlockingConnection) -> list[Event]:
-        if (event_id := self._retries.pop_due()) is not None:
-            return await self._retry(event_id)
+    async def _next_batch(self) -> list[Event]:
+        if (entry_id := self._retries.pop_due()) is not None:
+            return await self._member.retry(entry_id)
         if self._claim_at <= monotonic():
             return await self._claim()
-        return await self._read(connection)
-
-    async def _read(self, connection: BlockingConnection) -> list[Event]:
-        due = min(self._claim_at, self._retries.next_at())
-        block = min(BLOCK_SECONDS, max(due - monotonic(), 0.001))
-        group, batch = ("GROUP", *self._group_and_name), ("COUNT", self.consumer.batch_size)
-        reply = await connection.call(
-            "XREADGROUP", *group, *batch, "BLOCK", max(round(block * 1000), 1), "STREAMS", self.stream.key, ">"
-        )
-        entries = reply[self.stream.key] if reply else []
-        return [event_from_entry(self.consumer.stream, [entry[0], 1, entry[1]]) for entry in entries]
+        seen = self._watch.version(self._stream.key)
+        events = await self._member.read_new(self._consumer.batch_size)
+        if not events:
+            due = min(self._claim_at, self._retries.next_at())
+            await self._watch.wait(self._stream.key, seen, min(MAX_WAIT_SECONDS, max(due - monotonic(), 0.001)))
+        return events
 
     async def _claim(self) -> list[Event]:
         """Claim some events whose consumer has been silent for too long."""
-        stale = _ms(self.consumer.stale_seconds)
-        self._cursor, *entries = await self._call("claim", stale, self.consumer.batch_size, self._cursor)
+        self._cursor, events = await self._member.claim(self._consumer.batch_size, self._cursor)
         if self._cursor == "0-0":  # the whole stream was scanned
-            self._claim_at = monotonic() + self.consumer.stale_seconds / 4
-        self._claimed.inc(len(entries))
-        return [event_from_entry(self.consumer.stream, entry) for entry in entries]
+            self._claim_at = monotonic() + self._consumer.stale_seconds / 4
+        self._claimed.inc(len(events))
+        return events
 
-    async def _retry(self, event_id: str) -> list[Event]:
-        entry = await self._call("retry", event_id)
-        return [event_from_entry(self.consumer.stream, entry)] if entry else []
-
-    async def _handle_batch(self, batch: list[Event]) -> None:
-        if not batch:
+    async def _handle_batch(self, events: list[Event]) -> None:
+        if not events:
             return
+        batch = Batch(events)
+        keeping = asyncio.create_task(self._keep(batch))
         self.busy = True
-        unhandled = {event.entry_id for event in batch}
-        touching = asyncio.create_task(self._touch(unhandled))
         try:
-            for event in batch:
-                if self.stopping:
-                    break
-                await self._handle(event)
-                unhandled.discard(event.entry_id)
+            unwanted = [event for event in events if not self._is_wanted(event.type)]
+            batch.done(unwanted)
+            await self._handle_wanted([event for event in events if self._is_wanted(event.type)], batch)
         finally:
             self.busy = False
-            touching.cancel()
-            acks, self._acks = self._acks, []
-            outcomes = await asyncio.gather(*acks, return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome  # Valkey is unavailable: `run` is started again
+            keeping.cancel()
+            await self._acknowledge(batch)
 
-    async def _handle(self, event: Event) -> None:
-        if event.tries > self.consumer.max_tries:
-            await self._dead_letter(event, "Its consumer died or stalled every time.")
+    async def _handle_wanted(self, events: list[Event], batch: Batch) -> None:
+        """Handle a batch as one if its handler takes batches and no event failed before, else event by event."""
+        as_one = self._consumer.handle_batch is not None and all(event.tries == 1 for event in events)
+        if as_one and len(events) > 1 and await self._failure(events, batch) is None:
             return
-        try:
-            async with asyncio.timeout(self.consumer.timeout_seconds):
-                await self.consumer.handle(event)
-        except Unavailable as error:
-            await self._wait_for_service(event, error)
-        except Exception as error:
-            await self._fail(event, error)
-        else:
-            self._pauses = 0
-            self._done.inc()
-            # Sent now and awaited later, so that the next event can be handled meanwhile.
-            ack = self._functions.valkey.call("XACK", self.stream.key, self.consumer.group, event.entry_id)
-            self._acks.append(asyncio.ensure_future(ack))
+        for event in events:
+            if self.stopping:
+                return
+            if event.tries > self._consumer.max_tries:
+                await self._dead_letter(event, "Its consumer died or stalled every time.")
+            elif error := await self._failure([event], batch):
+                await self._fail(event, error)
+            batch.unhandled.discard(event.entry_id)
 
-    async def _wait_for_service(self, event: Event, error: Unavailable) -> None:
-        """Pause. The try does not count, since the event is not the cause; the next event would fail too."""
-        pause = min(self.consumer.retry_seconds * 2**self._pauses, MAX_PAUSE_SECONDS, self._retries.max_wait_seconds)
-        if self._pauses == 0:
-            log.warning("event_handler_unavailable", error=str(error), **_log_fields(self.consumer, event))
-        self._pauses = min(self._pauses + 1, 20)
-        await self._call("uncount_try", event.entry_id)
-        self._retries.add(event.entry_id, pause)
-        self.busy = False
-        await asyncio.sleep(pause)
+    async def _failure(self, events: Sequence[Event], batch: Batch) -> Exception | None:
+        """Call the handler. Returns None when the events are handled, else the error.
+
+        While a service that the handler needs is unavailable, try again: the events are not the cause, and the next
+        ones would fail too.
+        """
+        pause = self._consumer.retry_seconds
+        while not self.stopping:
+            try:
+                async with asyncio.timeout(self._consumer.timeout_seconds):
+                    await self._consumer.handle_all(events)
+            except Unavailable as error:
+                if pause == self._consumer.retry_seconds:
+                    log.warning("event_handler_unavailable", error=str(error), **self._log_fields(events[0]))
+                await self._pause(pause)
+                pause = min(pause * 2, MAX_PAUSE_SECONDS)
+            except Exception as error:
+                return error
+            else:
+                self._done.inc(len(events))
+                batch.done(events)
+                return None
+        return None
+
+    async def _pause(self, seconds: float) -> None:
+        self.busy = False  # stopping need not wait
+        await asyncio.sleep(seconds)
         self.busy = True
 
     async def _fail(self, event: Event, error: Exception) -> None:
         self._failed.inc()
-        log.error("event_failed", exc_info=error, tries=event.tries, **_log_fields(self.consumer, event))
-        if event.tries >= self.consumer.max_tries:
-            await self._dead_letter(event, _reason(error, self.consumer.timeout_seconds))
+        log.error("event_failed", exc_info=error, tries=event.tries, **self._log_fields(event))
+        if event.tries >= self._consumer.max_tries:
+            await self._dead_letter(event, _reason(error, self._consumer.timeout_seconds))
             return
-        wait = min(self.consumer.retry_seconds * 2 ** (event.tries - 1), self._retries.max_wait_seconds)
+        wait = min(self._consumer.retry_seconds * 2 ** (event.tries - 1), self._retries.max_wait_seconds)
         self._retries.add(event.entry_id, wait)
 
     async def _dead_letter(self, event: Event, reason: str) -> None:
-        keys = [self.stream.key, self.stream.dead_key]
-        if await self._functions.run(
-            "events_dead_letter", keys, *self._group_and_name, event.entry_id, reason, MAX_DEAD_EVENTS
-        ):
-            log.error("event_dead", reason=reason, **_log_fields(self.consumer, event))
+        if await self._member.dead_letter(event, reason):
+            log.error("event_dead", reason=reason, **self._log_fields(event))
             self._dead.inc()
 
-    async def _touch(self, unhandled: set[str]) -> None:
+    async def _acknowledge(self, batch: Batch) -> None:
+        if handled := batch.take_handled():
+            await self._member.acknowledge(handled)
+
+    async def _keep(self, batch: Batch) -> None:
+        """During a slow batch, acknowledge what is handled, and keep the rest from being claimed by others."""
+        touch_at = monotonic() + self._consumer.stale_seconds / 3
         while True:
-            await asyncio.sleep(self.consumer.stale_seconds / 3)
+            await asyncio.sleep(min(ACK_SECONDS, self._consumer.stale_seconds / 3))
             with contextlib.suppress(Unavailable):
-                await self._call("touch", *unhandled)
+                await self._acknowledge(batch)
+                if monotonic() >= touch_at:
+                    await self._member.touch(batch.unhandled)
+                    touch_at = monotonic() + self._consumer.stale_seconds / 3
 
-    async def _release(self) -> None:
-        await self._call("release", _ms(self.consumer.stale_seconds))
-
-    async def _call(self, command: str, *args: Any) -> Any:
-        return await self._functions.run(f"events_{command}", [self.stream.key], *self._group_and_name, *args)
-
-
-def _log_fields(consumer: Consumer, event: Event) -> dict[str, str]:
-    return {"stream": event.stream, "group": consumer.group, "id": event.id}
+    def _log_fields(self, event: Event) -> dict[str, str]:
+        return {"stream": self._stream.key, "group": self._consumer.group, "id": event.id}
 
 
 def _reason(error: Exception, timeout_seconds: float) -> str:
     if isinstance(error, TimeoutError):
         return f"It took longer than {timeout_seconds:g} s."
     return f"{type(error).__name__}: {error}"[:500]
-
-
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)
