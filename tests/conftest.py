@@ -27,6 +27,7 @@ from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
+from tests.documented_errors import watching
 from tests.postgres import Postgres, running_postgres
 from tests.servers import Cluster, Server, running_cluster, running_server
 from tests.timeouts import TIME_LIMIT_MS, TIME_LIMIT_SECONDS, connect_for_test
@@ -60,6 +61,14 @@ def within_one_day() -> None:
     left = 86_400 - time.time() % 86_400
     if left < LATE_SECONDS:
         time.sleep(left)
+
+
+@pytest.fixture(autouse=True)
+def documented_errors() -> Iterator[None]:
+    """Every error response of a route, in any test, is one that the OpenAPI document lists for it."""
+    with watching() as undocumented:
+        yield
+    assert not undocumented, "Add these to `raises` of their routes:\n" + "\n".join(undocumented)
 
 
 @pytest.fixture
