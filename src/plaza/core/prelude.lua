@@ -66,12 +66,16 @@ local function text(value)
 end
 
 -- Parses a number that another service may have written. Returns `default` for anything but a finite number; tonumber()
--- alone accepts 'nan', 'inf' and '0x10', and fails on false, which is what a missing field is.
+-- alone accepts 'nan', 'inf', '0x10' and what precedes a zero byte. A missing field, which is false, is not a number.
 local function finite(value, default)
-  if type(value) == 'string' and (#value > 400 or value:find('[^%d%s.eE+-]')) then return default end
-  local number = (type(value) == 'string' or type(value) == 'number') and tonumber(value)
-  if number and number > -2 ^ 62 and number < 2 ^ 62 then return number end
-  return default
+  local number = tonumber(value)
+  if not number or not (number > -2 ^ 62 and number < 2 ^ 62) then return default end
+  if type(value) == 'string' then
+    local first = value:byte()
+    local may_be_hexadecimal = (first < 49 or first > 57) and #value > 1 -- it does not begin with 1 to 9
+    if #value > 400 or value:find('\0', 1, true) or (may_be_hexadecimal and value:find('[xX]')) then return default end
+  end
+  return number
 end
 
 -- `subject_size` is how many arguments, from the first, identify what the projection writes; all of them by default.

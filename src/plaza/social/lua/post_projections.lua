@@ -17,8 +17,9 @@ end
 
 -- Returns the state from the values of a post's fields, in the order of post_state, and caches it.
 local function cache_state(id, f)
+  local created = finite(f[2], nil)
   local state = {
-    author = f[1], created = math.floor(finite(f[2], 0)), dated = finite(f[2], nil) ~= nil, shown = not f[4],
+    author = f[1], created = math.floor(created or 0), dated = created ~= nil, shown = not f[4],
     tags = f[3] and split(f[3]) or tags_in(redis.call('HGET', key.post(id), 'content')), has_tags_field = f[3] ~= false,
     points = points_of(f[5], f[6], f[7]),
     version = finite(f[8], 0),
