@@ -1,5 +1,12 @@
 """Plaza: a community platform back end on one Valkey."""
 
-from importlib.metadata import version
+__version__: str
 
-__version__ = version("plaza")
+
+def __getattr__(name: str) -> str:
+    """Read the version when it is asked for: that takes 50 ms, more than the rest of a small process needs to start."""
+    if name != "__version__":
+        raise AttributeError(name)
+    from importlib.metadata import version
+
+    return version("plaza")

@@ -50,6 +50,7 @@ from plaza.keyspace.proxy import routes as proxy
 from plaza.keyspace.proxy.service import Proxy
 from plaza.live import domain as live
 from plaza.live.viewers import ViewerAuthenticator
+from plaza.media import domain as media
 from plaza.shop import domain as shop
 from plaza.shop.items import Items
 from plaza.social import domain as social
@@ -65,6 +66,7 @@ T = TypeVar("T")
 
 DOMAINS: tuple[Domain, ...] = (
     accounts.DOMAIN,
+    media.DOMAIN,
     social.DOMAIN,
     articles.DOMAIN,
     challenges.DOMAIN,

@@ -21,6 +21,7 @@ from plaza.core.functions import Functions, Library
 from plaza.core.http.routes import Routes
 from plaza.core.invariants import Inspector, Invariants
 from plaza.core.keyspace import Catalogue
+from plaza.core.pictures import PictureHost, Pictures
 from plaza.core.rate_limits import Limiter
 from plaza.core.security_log import SecurityLog
 from plaza.core.settings import Settings
@@ -108,11 +109,14 @@ class Provided:
     security_log: SecurityLog | None = None
     sessions: SignOut | None = None
     blocks: BlockLists | None = None
+    pictures: Pictures | None = None
+    picture_hosts: Mapping[str, PictureHost] = field(default_factory=dict)  # by kind of thing
     personal_data: Mapping[str, PersonalData] = field(default_factory=dict)  # by domain
 
     def merged(self, other: Provided) -> Provided:
         """Return these services and those of another domain."""
-        return replace(self, **{f.name: value for f in fields(other) if (value := getattr(other, f.name))})
+        given = {f.name: value for f in fields(other) if (value := getattr(other, f.name))}
+        return replace(self, **{**given, "picture_hosts": {**self.picture_hosts, **other.picture_hosts}})
 
 
 @dataclass(frozen=True, slots=True)

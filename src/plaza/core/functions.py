@@ -130,7 +130,8 @@ class Functions:
     def __init__(self, valkey: Valkey, libraries: Sequence[Library], *, projection_ms: int = PROJECTION_MS) -> None:
         self.valkey = valkey
         layout = Layout.BRACES if valkey.clustered else Layout.PLAIN
-        self.built = {library.name: library.build(layout, projection_ms) for library in libraries}
+        # Valkey refuses a library without functions.
+        self.built = {library.name: library.build(layout, projection_ms) for library in libraries if library.lua}
         self.outbox = Outbox(self._run, valkey)
         self.outbox_recovery = OutboxRecovery(self._run, valkey, self.outbox)
 

@@ -183,6 +183,12 @@ SQL_DURATION = Histogram(
     buckets=_REQUEST_BUCKETS,
     registry=REGISTRY,
 )
+MEDIA_PROCESSING = Histogram(
+    "plaza_media_processing_seconds",
+    "Time to decode an uploaded picture and to write its variants, in a process of its own.",
+    buckets=(0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64),
+    registry=REGISTRY,
+)
 
 _DECLARED = tuple(metric for metric in list(globals().values()) if isinstance(metric, MetricWrapperBase))
 

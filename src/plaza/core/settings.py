@@ -27,6 +27,7 @@ LiveAddress = Literal["full", "truncated", "hashed"]
 AccountAddress = Literal["full", "truncated"]
 MetricsAccess = Literal["public", "admin"]
 DemoMode = Literal["auto", "on", "off"]
+MediaServing = Literal["stream", "redirect"]
 
 
 def setting(default: Any, help: str) -> Any:
@@ -133,6 +134,25 @@ class Settings:
     shop_sessions: int = setting(10_000_000, "Maximum number of sessions; above it the oldest end.")
     voting_days: int = setting(7, "Days during which an article can be voted on; 0 for no limit.")
     max_post_age: int = setting(30, "Days a challenge post stays in the recommendation pool.")
+    media_url: str = setting(
+        "",
+        "Where pictures are stored. Empty: a folder in the data directory. Else `s3://bucket/prefix`, "
+        "`gs://bucket/prefix` or `az://container/prefix`, with options of the store such as `?endpoint=…&region=…`. "
+        "Credentials come from the provider's own variables, such as `AWS_ACCESS_KEY_ID`.",
+    )
+    media_serving: MediaServing = setting(
+        "stream",
+        "How pictures in a bucket are sent: `stream` through Plaza, or `redirect` to an address that the bucket "
+        "accepts for a minute.",
+    )
+    media_max_bytes: int = setting(10_000_000, "Largest picture that can be uploaded, in bytes.")
+    media_max_pixels: int = setting(
+        40_000_000, "Pixels that an uploaded picture may have; for an animation, all frames together."
+    )
+    media_daily_uploads: int = setting(200, "Pictures that a user can upload in a day.")
+    media_daily_bytes: int = setting(500_000_000, "Bytes that a user can upload in a day.")
+    media_quota_bytes: int = setting(1_000_000_000, "Bytes that the stored pictures of a user may have.")
+    media_processes: int = setting(2, "Pictures that an API process decodes at the same time.")
     demo: DemoMode = setting(
         "auto",
         "`auto`: the first start with an empty data directory, on a loopback address, loads a small sample community, "
@@ -197,6 +217,8 @@ class Settings:
         _require(self.shop_absolute_seconds >= 1, "shop_absolute_seconds", "must be 1 or more")
         _require(self.shop_sessions >= 1, "shop_sessions", "must be 1 or more")
         _require(self.live_beats_per_second >= 1, "live_beats_per_second", "must be 1 or more")
+        for name in ("max_bytes", "max_pixels", "daily_uploads", "daily_bytes", "quota_bytes", "processes"):
+            _require(getattr(self, f"media_{name}") >= 1, f"media_{name}", "must be 1 or more")
         # An entry that is not an origin would silently match none.
         origins = all(origin == "*" or _ORIGIN.fullmatch(origin) for origin in self.cors_origins)
         _require(origins, "cors_origins", "must be origins such as https://shop.example, or *")

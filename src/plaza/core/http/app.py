@@ -16,11 +16,11 @@ import structlog
 from plaza import __version__
 from plaza.core import metrics
 from plaza.core.auth import Auth
-from plaza.core.errors import BadRequest, MethodNotAllowed, NotFound, PlazaError, TooLarge
+from plaza.core.errors import BadRequest, MethodNotAllowed, NotFound, PlazaError
 from plaza.core.http import meta_routes
 from plaza.core.http.admin_log import admin_log_entry
 from plaza.core.http.authorizer import Authorizer, PageAccess, ViewerAuth
-from plaza.core.http.body_reader import ClientDisconnected, Receive, read_body
+from plaza.core.http.body_reader import ClientDisconnected, Receive
 from plaza.core.http.bound_route import BoundRoute, EncodedResponse
 from plaza.core.http.headers import Cors, standard_headers, with_headers
 from plaza.core.http.meta_routes import ApiDocs, MetricsCache
@@ -28,6 +28,7 @@ from plaza.core.http.openapi.document import describe
 from plaza.core.http.openapi.operations import require_unique_operation_ids
 from plaza.core.http.problem_details import CrossOrigin, InternalError, UrlTooLong, problem
 from plaza.core.http.request import Request
+from plaza.core.http.request_body import read_request_body, sends_files
 from plaza.core.http.response_sender import ResponseSender
 from plaza.core.http.responses import JSON, Response, as_bytes
 from plaza.core.http.router import RouteNode, Router
@@ -91,6 +92,7 @@ class App:
         self.cors = Cors(settings.cors_origins) if settings.cors_origins else None
         self.draining = draining or asyncio.Event()
         self.sender = ResponseSender(self.cors, explain_error, self.draining)
+        self.data_dir = settings.data_dir
         self.in_flight = 0
         self._sampling: asyncio.TimerHandle | None = None
         self.router: Router[BoundRoute] = Router()
@@ -115,6 +117,8 @@ class App:
         except ClientDisconnected:
             status = CLIENT_DISCONNECTED_STATUS
         finally:
+            if request.form is not None:
+                request.form.close()
             self.in_flight -= 1
             REQUEST_USAGE.reset(usage_token)
             if self.observer is not None:
@@ -169,7 +173,9 @@ class App:
         """Check access and the rate limit, then run the handler."""
         if bound.is_form:
             # Read first: a refused form is shown again with what the user wrote. `_run_form` checks its access, after
-            # the form itself.
+            # the form itself. Only files are not taken from everyone.
+            if sends_files(request, bound):
+                await self.authorizer.authorize(request, bound)
             await self._read_body(request, bound, receive)
         elif bound.identifies:
             await self.authorizer.authorize(request, bound)
@@ -226,11 +232,7 @@ class App:
 
     async def _read_body(self, request: Request, bound: BoundRoute, receive: Receive) -> None:
         self._refuse_cross_site(request)
-        try:
-            request.body = await read_body(request.headers, receive, bound.body_limit)
-        except TooLarge:
-            request.is_body_refused = True
-            raise
+        await read_request_body(request, bound, receive, self.data_dir)
 
     async def _run_once(
         self, idempotency: Idempotency, key: str, request: Request, bound: BoundRoute, arguments: list[Any]
@@ -304,7 +306,7 @@ def make_app(
     bound_routes: list[BoundRoute] = []
     api_docs = ApiDocs(lambda: describe(groups, bound_routes, __version__))
     provided = {**(services or {}), ApiDocs: api_docs, MetricsCache: MetricsCache()}
-    bound_routes += [BoundRoute(route, provided) for group in groups for route in group.routes]
+    bound_routes += [BoundRoute(route, provided, settings) for group in groups for route in group.routes]
     active_limiter = limiter if settings.rate_limits else None
     return App(
         bound_routes,

@@ -14,6 +14,7 @@ import msgspec
 
 from plaza.core.errors import BadRequest, Invalid
 from plaza.core.http.handler_signature import Parameter, Signature, allows_none, query_fields
+from plaza.core.http.multipart import FormData, Multipart
 from plaza.core.http.problem_details import BadJson, invalid_from_msgspec
 from plaza.core.http.request import Request
 from plaza.core.http.router import decode_segment, split
@@ -79,6 +80,9 @@ class EmptyBody(msgspec.Struct, forbid_unknown_fields=True):
 def _from_body(kind: Any) -> Extract:
     if kind is bytes:
         return lambda request: request.body
+    if get_origin(kind) is Multipart:
+        (fields,) = get_args(kind)
+        return lambda request: Multipart.from_form(request.form or FormData(), fields)
     decode = body_decoder(kind)
     return lambda request: decode(request.body)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -14,9 +14,11 @@ from plaza.core.http.access import API_KEY
 from plaza.core.http.argument_binding import EmptyBody, allows_empty_body, body_decoder, extractors, query_binder
 from plaza.core.http.handler_signature import read_signature
 from plaza.core.http.headers import standard_headers, with_headers
+from plaza.core.http.multipart import Multipart
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response, as_bytes, encode
 from plaza.core.http.routes import Route
+from plaza.core.settings import Settings
 
 _decode_empty_body = body_decoder(EmptyBody)
 
@@ -66,10 +68,11 @@ class BoundRoute:
         "signature",
         "status",
         "takes_body",
+        "takes_form",
         "wants_actor",
     )
 
-    def __init__(self, route: Route, services: Mapping[type, Any]) -> None:
+    def __init__(self, route: Route, services: Mapping[type, Any], settings: Settings) -> None:
         self.route = route
         self.signature = read_signature(route, services)
         self.safe = route.safe
@@ -78,10 +81,11 @@ class BoundRoute:
         self.is_admin_action = route.is_admin_action
         self.limit = route.limit
         self.scope: Scope | None = "sync" if route.access is API_KEY else "read" if route.safe else None
-        self.body_limit = route.body_limit
+        self.body_limit = route.body_limit if isinstance(route.body_limit, int) else route.body_limit(settings)
         self.status = route.status
         self.takes_body = bool(self.signature.of_kind("body"))
-        self.body_may_be_empty = allows_empty_body(self.signature.body())
+        self.takes_form = get_origin(self.signature.body()) is Multipart
+        self.body_may_be_empty = not self.takes_form and allows_empty_body(self.signature.body())
         kinds = [parameter.kind for parameter in self.signature.parameters]
         self._body_index = kinds.index("body") if self.takes_body else None
         self.wants_actor = bool(self.signature.of_kind("actor"))

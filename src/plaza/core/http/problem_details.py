@@ -34,6 +34,14 @@ class UrlTooLong(PlazaError):
     status, title, code = 414, "The URL is too long", "address_too_long"
 
 
+class UnsupportedMediaType(PlazaError):
+    status, title, code = 415, "Unsupported media type", "unsupported_media_type"
+
+
+class RangeNotSatisfiable(PlazaError):
+    status, title, code = 416, "The range is outside the file", "range_not_satisfiable"
+
+
 class HeadersTooLarge(PlazaError):
     status, title, code = 431, "The headers are too large", "headers_too_large"
 
@@ -82,6 +90,8 @@ def error_headers(error: PlazaError) -> list[tuple[str, str]]:
         headers.append(("www-authenticate", 'Bearer realm="plaza"'))
     if error.status == 405:
         headers.append(("allow", ", ".join(error.extra.get("allowed", ()))))
+    if error.status == 416:
+        headers.append(("content-range", f"bytes */{error.extra.get('size', '*')}"))
     if error.status in (408, 413):
         headers.append(("connection", "close"))  # the rest of the body is not read
     return headers

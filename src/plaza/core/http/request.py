@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from random import getrandbits
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plaza.core.auth import Actor
 from plaza.core.http.trusted_proxies import TrustedProxies
 from plaza.core.rate_limits import LimitState
 from plaza.core.valkey import RequestUsage
+
+if TYPE_CHECKING:
+    from plaza.core.http.multipart import FormData, UploadedFile
 
 # An id given by a proxy or a client is used if it is safe in a log line and in a header.
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
@@ -24,6 +27,7 @@ class Request:
         "_proxies",
         "actor",
         "body",
+        "form",
         "headers",
         "is_body_refused",
         "limits",
@@ -48,6 +52,7 @@ class Request:
         self.usage = RequestUsage()
         self.actor: Actor | None = None
         self.body = b""
+        self.form: FormData | None = None  # of a request that is sent as multipart/form-data
         self.is_body_refused = False  # the body was too large, and the rest of it may still arrive
         self.query: Any = None  # the query parameters, once bound
         self.path_values: list[str] = []  # path parameters, still encoded
@@ -72,6 +77,11 @@ class Request:
     @operation.setter
     def operation(self, given: str) -> None:
         self._operation = given
+
+    @property
+    def files(self) -> list[UploadedFile]:
+        """The files of a form. They are gone when the request ends."""
+        return [] if self.form is None else self.form.files
 
     @property
     def method(self) -> str:

@@ -30,6 +30,7 @@ from plaza.core.http.responses import JSON, Response
 
 if TYPE_CHECKING:
     from plaza.core.http.request import Request
+    from plaza.core.settings import Settings
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -58,7 +59,8 @@ class Options(TypedDict, total=False):
     idempotent: bool | Literal["by_handler"]
     # Separates callers of the same address that an `Idempotency-Key` must not mix up, such as two session cookies.
     idempotency_scope: Callable[[Request], str] | None
-    body_limit: int  # bytes
+    body_limit: int | Callable[[Settings], int]  # bytes
+    takes_files: bool  # a page's form that may be sent as multipart/form-data; `Request.files` has its files
     media_type: str  # of a successful response
     request_media_type: str  # of a body that the handler reads as bytes
     in_openapi: bool  # whether the OpenAPI document has it
@@ -91,7 +93,8 @@ class Route:
     by_cookie: bool = False
     idempotent: bool | Literal["by_handler"] = False
     idempotency_scope: Callable[[Request], str] | None = None
-    body_limit: int = MAX_BODY_BYTES
+    body_limit: int | Callable[[Settings], int] = MAX_BODY_BYTES
+    takes_files: bool = False
     media_type: str = JSON
     request_media_type: str = "application/octet-stream"
     in_openapi: bool = True

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from plaza.core.http.access import Access
 from plaza.core.http.bound_route import BoundRoute
 from plaza.core.http.handler_signature import query_fields
+from plaza.core.http.multipart import MEDIA_TYPE as MULTIPART
 from plaza.core.http.openapi.errors import error_responses, header_references, problem_response, shared_errors
 from plaza.core.http.openapi.schemas import Schemas, without_null
 from plaza.core.http.responses import EVENTS, JSON
@@ -46,6 +47,8 @@ _IDEMPOTENCY_KEY: dict[str, Any] = {
     "description": "The same key and body within 24 hours return the first response again.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
 }
+
+_BINARY = {"type": "string", "format": "binary"}
 
 _PHRASES = {
     200: "OK.",
@@ -143,17 +146,23 @@ def _parameter(
 
 
 def _body_type(bound: BoundRoute) -> Any:
-    """The type of the body: what the route declares, or what the handler takes."""
-    return bound.route.body_schema or bound.signature.body()
+    """The type of the body: what the route declares, or what the handler takes; of a form, its text fields."""
+    kind = bound.route.body_schema or bound.signature.body()
+    return get_args(kind)[0] if bound.takes_form else kind
 
 
 def _request_body(bound: BoundRoute, schemas: Schemas) -> dict[str, Any]:
     kind = _body_type(bound)
-    schema = {"type": "string", "format": "binary"} if kind is bytes else schemas.for_type(kind)
+    schema = _BINARY if kind is bytes else schemas.for_type(kind)
+    if bound.takes_form:
+        file = {"type": "object", "properties": {"file": _BINARY}, "required": ["file"]}
+        schema = {"allOf": [file, schema]}
     content: dict[str, Any] = {"schema": schema}
     if bound.route.example is not None:
         content["example"] = bound.route.example
     media_type = bound.route.request_media_type if bound.signature.body() is bytes else JSON
+    if bound.takes_form:
+        media_type = MULTIPART
     return {"required": not bound.body_may_be_empty, "content": {media_type: content}}
 
 

@@ -1,0 +1,1 @@
+"""Pictures: upload, processing, storage and delivery."""

@@ -1,0 +1,45 @@
+"""The types of media: requests, responses and errors."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from plaza.core.errors import NEVER_MISSING, Conflict, Invalid, TooFast
+from plaza.core.pictures import MAX_ALT_CHARACTERS
+from plaza.core.validation_messages import described_pattern
+
+_ALT: Final = described_pattern("Must not contain control characters", r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*\Z")
+
+AltText = Annotated[
+    str,
+    Meta(
+        max_length=MAX_ALT_CHARACTERS, pattern=_ALT, description="What the picture shows, for those who cannot see it."
+    ),
+]
+VariantName = Annotated[Literal["small", "medium", "large"], NEVER_MISSING, Meta(examples=["small"])]
+
+
+class BadImage(Invalid):
+    title, code = "The picture is not accepted", "bad_image"
+
+
+class DailyUploadsUsed(TooFast):
+    title, code = "You have uploaded as much as is allowed in a day", "daily_uploads_used"
+
+
+class QuotaUsed(Conflict):
+    title, code = "Your pictures use all your space", "quota_used"
+
+
+class UploadForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The text fields of an upload, beside `file`."""
+
+    alt: AltText = ""
+
+
+class DeletedPicture(msgspec.Struct, frozen=True):
+    id: str
+    deleted: bool

@@ -1,0 +1,140 @@
+"""Stored pictures: what shows them, who may see them, and their deletion.
+
+`media_uses` lists the things that may show a picture. Whether they do is read from the things themselves, when a
+picture is requested and before it is deleted: a banned or deleted post hides its pictures at once, and no count of
+references can be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import bindparam, delete, func, select, update
+
+from plaza.core.auth import Actor
+from plaza.core.clock import Clock
+from plaza.core.errors import Forbidden, Invalid, NotFound
+from plaza.core.pictures import PictureHost, PictureUse, StoredPicture, UseState, picture_path
+from plaza.core.sql import Sql
+from plaza.core.username_locks import lock_username
+from plaza.core.valkey import Valkey
+from plaza.media.contents import Contents
+from plaza.media.model import DeletedPicture
+from plaza.media.tables import CONTENTS, PICTURES, USES
+from plaza.media.uploads import DAY_MS, stored_picture
+
+# To decide whether a picture is visible, all things that show it may have to be read.
+MAX_USES: Final = 100
+
+_CLAIMED = (
+    select(PICTURES.c.id, CONTENTS.c.width, CONTENTS.c.height, CONTENTS.c.blurhash, PICTURES.c.alt, PICTURES.c.owner)
+    .join(CONTENTS)
+    .where(PICTURES.c.id.in_(bindparam("ids", expanding=True)))
+)
+_OWNER = select(PICTURES.c.owner, PICTURES.c.digest).where(PICTURES.c.id == bindparam("id"))
+_USES = select(USES.c.kind, USES.c.thing).where(USES.c.picture_id == bindparam("id"))
+_USE_COUNTS = (
+    select(USES.c.picture_id, func.count().label("uses"))
+    .where(USES.c.picture_id.in_(bindparam("ids", expanding=True)))
+    .group_by(USES.c.picture_id)
+)
+
+
+class PictureClaims:
+    """Gives pictures to the things that will show them (`Pictures`)."""
+
+    def __init__(self, sql: Sql, valkey: Valkey, clock: Clock, public_url: str) -> None:
+        self._sql = sql
+        self._valkey = valkey
+        self._clock = clock
+        self._public_url = public_url.rstrip("/")
+
+    async def claim(self, actor: Actor, ids: Sequence[str], use: PictureUse) -> list[StoredPicture]:
+        """Return pictures of the caller that a thing will show, and do not delete them while it is being written.
+
+        Raises `Invalid` if one does not exist or is not theirs. One transaction.
+        """
+        async with self._sql.begin() as tx:
+            await lock_username(tx, self._valkey, actor.name, actor.since_ms)
+            found = {row.id: row for row in await tx.execute(_CLAIMED, {"ids": list(ids)})}
+            for position, id in enumerate(ids):
+                if id not in found or found[id].owner != actor.name:
+                    raise Invalid("None of your pictures has this id. Upload it first.", field=f"media[{position}]")
+            for id, uses in (await tx.execute(_USE_COUNTS, {"ids": list(ids)})).all():
+                if uses >= MAX_USES:
+                    raise Invalid(
+                        f"The picture is shown in {MAX_USES} places. Upload it again.", field=f"media[{ids.index(id)}]"
+                    )
+            await self._note_use(tx, ids, use)
+        return [stored_picture(found[id]) for id in ids]
+
+    async def adopt(self, actor: Actor, id: str, use: PictureUse) -> StoredPicture:
+        """Make a picture of the caller, for the API key anyone's, Plaza's own, for a thing that has no owner."""
+        async with self._sql.begin() as tx:
+            if not actor.via_key:
+                await lock_username(tx, self._valkey, actor.name, actor.since_ms)
+            row = (await tx.execute(_CLAIMED, {"ids": [id]})).one_or_none()
+            if row is None or not (actor.via_key or row.owner in ("", actor.name)):
+                raise Invalid("None of your pictures has this id. Upload it first.", field="media")
+            await tx.execute(update(PICTURES).where(PICTURES.c.id == id).values(owner=""))
+            await self._note_use(tx, [id], use)
+        return stored_picture(row)
+
+    async def _note_use(self, tx: Any, ids: Sequence[str], use: PictureUse) -> None:
+        if not ids:
+            return
+        later = self._clock.now_ms() + DAY_MS
+        await tx.execute(update(PICTURES).where(PICTURES.c.id.in_(ids)).values(check_ms=later))
+        rows = [{"picture_id": id, "kind": use.kind, "thing": use.id} for id in ids]
+        await tx.execute(self._sql.insert(USES).values(rows).on_conflict_do_nothing())
+
+    def address(self, id: str, variant: str) -> str:
+        """Return the address of a picture for other services: absolute if `PLAZA_PUBLIC_URL` is set."""
+        return self._public_url + picture_path(id, variant)
+
+
+class PictureVisibility:
+    """Decides from the things that show a picture whether it is visible."""
+
+    def __init__(self, hosts: Mapping[str, PictureHost]) -> None:
+        self.hosts = hosts
+
+    async def states(self, uses: Sequence[tuple[PictureUse, str]]) -> list[UseState]:
+        """Return the state of each use of a picture. One round trip for each kind of thing."""
+        states: dict[tuple[PictureUse, str], UseState] = {}
+        for kind, host in self.hosts.items():
+            of_kind = [pair for pair in uses if pair[0].kind == kind]
+            if of_kind:
+                found = await host.states([(use.id, picture) for use, picture in of_kind])
+                states.update(zip(of_kind, found, strict=True))
+        return [states.get(pair, "gone") for pair in uses]
+
+
+class PictureDeletion:
+    """Deletes pictures, from everything that shows them."""
+
+    def __init__(self, sql: Sql, contents: Contents, visibility: PictureVisibility) -> None:
+        self._sql = sql
+        self._contents = contents
+        self._hosts = visibility.hosts
+
+    async def delete(self, actor: Actor, id: str) -> DeletedPicture:
+        """Delete a picture (its owner or an admin). What shows it stops showing it first."""
+        found = await self._sql.fetch_all(_OWNER, id=id)
+        if not found:
+            raise no_picture(id)
+        owner, digest = found[0].owner, found[0].digest
+        if owner != actor.name and not actor.is_admin:
+            raise Forbidden("Only its owner or an admin can delete a picture.")
+        for use in await self._sql.fetch_all(_USES, id=id):
+            if use.kind in self._hosts:
+                await self._hosts[use.kind].remove(use.thing, id)
+        async with self._sql.begin() as tx:
+            await tx.execute(delete(PICTURES).where(PICTURES.c.id == id))
+        await self._contents.delete_unused([digest])
+        return DeletedPicture(id, True)
+
+
+def no_picture(id: str) -> NotFound:
+    return NotFound("No picture has this id.", id=id)

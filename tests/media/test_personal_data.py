@@ -1,0 +1,50 @@
+"""Export, deletion and renaming of a user's pictures."""
+
+from __future__ import annotations
+
+import asyncio
+
+from plaza.app import Plaza
+from plaza.social.account_renaming import AccountRenaming
+from tests.media.conftest import PictureUser, many, stored_files
+from tests.media.images import picture
+
+PASSWORD = {"password": "correct horse battery"}
+
+
+async def test_the_export_lists_ones_pictures(ana: PictureUser, ben: PictureUser) -> None:
+    mine = [await ana.upload(alt="one"), await ana.upload(alt="two")]
+    await ben.upload()
+    exported = (await ana.json("GET", "/users/me/export"))["media"]["pictures"]
+    assert [each["picture"] for each in exported] == mine
+    assert all(each["bytes"] > 100 and each["created_at"] > 1_000_000_000_000 for each in exported)
+
+
+async def test_deleting_an_account_deletes_its_pictures_and_no_others(
+    plaza: Plaza, ana: PictureUser, ben: PictureUser
+) -> None:
+    shared = picture(seed=1)
+    await many(ana.upload(shared), ana.upload(), ana.upload())
+    kept = await ben.upload(shared)
+    await ana.call("DELETE", "/users/me", json=PASSWORD)
+    assert len(await stored_files(plaza)) == 6
+    assert await ben.sees(kept["id"], "large")
+
+
+async def test_no_upload_outlives_its_account(plaza: Plaza, ana: PictureUser) -> None:
+    """Uploads that end while the account is deleted are refused, or deleted with it."""
+    sending = [asyncio.create_task(ana.send()) for _ in range(4)]
+    await sending[0]
+    await ana.call("DELETE", "/users/me", json=PASSWORD)
+    assert {(await each).status_code for each in sending} <= {201, 401}
+    assert await stored_files(plaza) == []
+
+
+async def test_a_renamed_user_keeps_their_pictures(plaza: Plaza, ana: PictureUser) -> None:
+    uploaded = await ana.upload()
+    await plaza.get(AccountRenaming).rename("ana", "anna")
+    login = await ana.http.post("/auth/login", json={"username": "anna", **PASSWORD})
+    anna = PictureUser(ana.http, "anna", {"authorization": f"Bearer {login.json()['access_token']}"})
+    assert await anna.sees(uploaded["id"])
+    assert (await anna.json("GET", "/users/me/export"))["media"]["pictures"][0]["picture"] == uploaded
+    await anna.call("DELETE", f"/media/{uploaded['id']}")
