@@ -25,12 +25,14 @@ from plaza.app import Plaza
 from plaza.articles.model import ArticleId
 from plaza.challenges.model import ChallengeId
 from plaza.challenges.model import PostId as ChallengePostId
+from plaza.core.pictures import PictureId
 from plaza.live.model import EventId
 from plaza.live.model import SessionId as LiveSessionId
 from plaza.sessions.model import SessionId
 from plaza.shop.model import ItemId
 from plaza.social.model import CommentId, PostId
 from plaza.webhooks.model import WebhookId
+from tests.media.images import picture
 
 PASSWORD = "correct horse battery"
 _NUMBERS = count(1)
@@ -175,6 +177,14 @@ async def create_webhook(sample: SampleObjects) -> Any:
     return (await sample.send("POST", "/webhooks", body, as_admin=True))["id"]
 
 
+async def create_picture(sample: SampleObjects) -> Any:
+    """A picture that everyone may see, because it is an avatar."""
+    response = await sample.http.post("/media", files={"file": ("a.png", picture())}, headers=sample.token)
+    id = response.json()["id"]
+    await sample.send("PUT", "/users/me/avatar", {"media": id})
+    return id
+
+
 # What creates the object that a value of an example stands for.
 SAMPLES: dict[Any, Callable[[SampleObjects], Awaitable[Any]]] = {
     "ana": get_ana,
@@ -194,6 +204,7 @@ SAMPLES: dict[Any, Callable[[SampleObjects], Awaitable[Any]]] = {
     example_of(ItemId): create_item,
     example_of(SessionId): start_session,
     example_of(WebhookId): create_webhook,
+    example_of(PictureId): create_picture,
 }
 
 # What must happen before an operation.

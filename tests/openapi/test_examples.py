@@ -18,6 +18,7 @@ from plaza.core.http.openapi.operations import operation_id
 from plaza.core.settings import Settings
 from plaza.docgen import openapi_document
 from tests.http_servers import client_of
+from tests.media.images import picture
 from tests.openapi.sample_objects import PREPARATIONS, SampleObjects
 from tests.openapi.test_operation_ids import ROUTES
 from tests.servers import Server
@@ -66,7 +67,7 @@ class ExampleSender:
         await samples.register()
         if name in PREPARATIONS:
             await PREPARATIONS[name](samples)
-        query, body = {}, None
+        query, body, files = {}, {}, {}
         for parameter in operation.get("parameters", ()):
             if "example" in parameter:
                 value = await samples.replace(parameter["example"])
@@ -74,10 +75,15 @@ class ExampleSender:
                     path = path.replace(f"{{{parameter['name']}}}", quote(str(value), safe=""))
                 elif parameter["in"] == "query":
                     query[parameter["name"]] = value
-        for content in operation.get("requestBody", {}).get("content", {}).values():
-            body = await samples.replace(content["example"])
+        for media_type, content in operation.get("requestBody", {}).get("content", {}).items():
+            example = await samples.replace(content["example"])
+            if media_type == "multipart/form-data":
+                example.pop("file")
+                body, files = {"data": example}, {"file": ("a.png", picture())}
+            else:
+                body = {"json": example}
         headers = self._credentials(ACCESS[name], samples)
-        request = self.http.build_request(method, path, params=query, json=body, headers=headers)
+        request = self.http.build_request(method, path, params=query, headers=headers, files=files, **body)
         response = await self.http.send(request, stream=True)
         try:
             await self._check(response, operation)

@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from plaza.core.auth import Actor
 from plaza.core.picture_variants import VARIANT_WIDTHS, variant_size
+from plaza.core.validation_messages import described_pattern
 
 MAX_ALT_CHARACTERS: Final = 1_000
 
@@ -23,7 +24,7 @@ UUID: Final = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 PictureId = Annotated[
     str,
     Meta(
-        pattern=rf"^{UUID}\Z",
+        pattern=described_pattern("Must be a UUID in lower case", rf"^{UUID}$(?!\n)"),
         description="Id of an uploaded picture.",
         examples=["7d0c2f63-5c0a-4f0e-9d53-1b7a5c3f9e21"],
     ),

@@ -11,7 +11,9 @@ from plaza.core.errors import NEVER_MISSING, Conflict, Invalid, TooFast
 from plaza.core.pictures import MAX_ALT_CHARACTERS
 from plaza.core.validation_messages import described_pattern
 
-_ALT: Final = described_pattern("Must not contain control characters", r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*\Z")
+_ALT: Final = described_pattern(
+    "Must not contain control characters", r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*$(?!\n)"
+)
 
 AltText = Annotated[
     str,

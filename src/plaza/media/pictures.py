@@ -15,7 +15,7 @@ from sqlalchemy import bindparam, delete, func, select, update
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Invalid, NotFound
-from plaza.core.pictures import PictureHost, PictureUse, StoredPicture, UseState, picture_path
+from plaza.core.pictures import POST, PictureHost, PictureUse, StoredPicture, UseState, picture_path
 from plaza.core.sql import Sql
 from plaza.core.username_locks import lock_username
 from plaza.core.valkey import Valkey
@@ -58,14 +58,13 @@ class PictureClaims:
         async with self._sql.begin() as tx:
             await lock_username(tx, self._valkey, actor.name, actor.since_ms)
             found = {row.id: row for row in await tx.execute(_CLAIMED, {"ids": list(ids)})}
+            counts = {row.picture_id: row.uses for row in await tx.execute(_USE_COUNTS, {"ids": list(ids)})}
             for position, id in enumerate(ids):
+                field = f"media[{position}]" if use.kind == POST else "media"
                 if id not in found or found[id].owner != actor.name:
-                    raise Invalid("None of your pictures has this id. Upload it first.", field=f"media[{position}]")
-            for id, uses in (await tx.execute(_USE_COUNTS, {"ids": list(ids)})).all():
-                if uses >= MAX_USES:
-                    raise Invalid(
-                        f"The picture is shown in {MAX_USES} places. Upload it again.", field=f"media[{ids.index(id)}]"
-                    )
+                    raise Invalid("None of your pictures has this id. Upload it first.", field=field)
+                if counts.get(id, 0) >= MAX_USES:
+                    raise Invalid(f"The picture is shown in {MAX_USES} places. Upload it again.", field=field)
             await self._note_use(tx, ids, use)
         return [stored_picture(found[id]) for id in ids]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.passwords import Passwords
+from plaza.core.pictures import AVATAR
 from plaza.core.security_log import AccountLog
 from plaza.core.sign_in_limits import SignInLimits
 from plaza.social import routes_accounts, routes_feeds, routes_inbound_sync, routes_posts, routes_users
@@ -11,6 +12,7 @@ from plaza.social.account_deletion import AccountDeletion
 from plaza.social.account_export import AccountExport
 from plaza.social.account_renaming import AccountRenaming
 from plaza.social.accounts import Accounts
+from plaza.social.avatars import Avatars
 from plaza.social.comments import Comments
 from plaza.social.credentials import Credentials
 from plaza.social.engagements import Engagements
@@ -36,6 +38,7 @@ def build(core: Core) -> Parts:
     users, reader = Users(functions, core.auth, clock), PostReader(functions)
     relations = Relations(functions, users, clock)
     posts = Posts(functions, reader, users, clock)
+    avatars = Avatars(users, core.provided.pictures)
     comments = Comments(functions, posts)
     log = AccountLog(core.provided.security_log)
     limits = SignInLimits(core.limiter, core.settings.secret("jwt_secret"), clock)
@@ -44,6 +47,7 @@ def build(core: Core) -> Parts:
     services = [
         credentials,
         users,
+        avatars,
         relations,
         posts,
         comments,
@@ -54,7 +58,7 @@ def build(core: Core) -> Parts:
     ]
     return Parts(
         services,
-        Provided(passwords=credentials, blocks=relations),
+        Provided(passwords=credentials, blocks=relations, picture_hosts={AVATAR: avatars}),
         build_last=lambda provided: _build_last(core, passwords, credentials, personal_data, provided),
         personal_data=personal_data,
         on_close=[passwords.close],

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenticated
 from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Pagination
+from plaza.core.pictures import PictureId
 from plaza.core.tokens import ROLES, Role
 from plaza.core.validation_messages import described_pattern
 from plaza.social.hashtags import MAX_TAG_CHARACTERS, MAX_TAGS, tags_in
@@ -173,6 +174,10 @@ class PasswordConfirmation(msgspec.Struct, forbid_unknown_fields=True):
 
 class NewRole(msgspec.Struct, forbid_unknown_fields=True):
     role: Role
+
+
+class NewAvatar(msgspec.Struct, forbid_unknown_fields=True):
+    media: PictureId
 
 
 class NewPost(msgspec.Struct, forbid_unknown_fields=True):

@@ -13,9 +13,11 @@ from plaza.core.http.routes import Routes
 from plaza.core.paging import Page
 from plaza.social.account_deletion import AccountDeletion
 from plaza.social.account_export import AccountExport
+from plaza.social.avatars import Avatars
 from plaza.social.credentials import Credentials
 from plaza.social.model import (
     DeletionResult,
+    NewAvatar,
     NewRole,
     NoProfile,
     PasswordConfirmation,
@@ -82,6 +84,20 @@ async def delete_user(
     await credentials.require_own_password(actor, name, body.password, request.address)
     done = await deletion.delete(actor, name, request.address)
     return Response(DeletionResult(name, done), status=200 if done else 202)
+
+
+@route.put(
+    "/users/me/avatar", access=USER, raises=[NoProfile], example={"media": "7d0c2f63-5c0a-4f0e-9d53-1b7a5c3f9e21"}
+)
+async def set_avatar(actor: Actor, body: NewAvatar, avatars: Avatars) -> User:
+    """Make an uploaded picture your avatar, also in all your posts."""
+    return await avatars.set(actor, body.media)
+
+
+@route.delete("/users/me/avatar", access=USER, raises=[NoProfile])
+async def delete_avatar(actor: Actor, avatars: Avatars) -> User:
+    """Remove your avatar."""
+    return await avatars.delete(actor)
 
 
 @route.get("/users/me/export", access=USER, limit_first=True)

@@ -14,6 +14,7 @@ from plaza.core.http.openapi.operations import CREDENTIALS, describe_operation, 
 from plaza.core.http.openapi.schemas import Schemas
 from plaza.core.http.problem_details import Problem
 from plaza.core.http.routes import Routes
+from plaza.core.settings import Settings
 
 
 class AnyServices(dict[type, Any]):
@@ -28,7 +29,8 @@ class AnyServices(dict[type, Any]):
 
 def describe_routes(groups: Sequence[Routes], version: str) -> dict[str, Any]:
     """The OpenAPI document of routes without an application."""
-    return describe(groups, [BoundRoute(route, AnyServices()) for group in groups for route in group.routes], version)
+    bound_routes = [BoundRoute(route, AnyServices(), Settings()) for group in groups for route in group.routes]
+    return describe(groups, bound_routes, version)
 
 
 def describe(groups: Sequence[Routes], routes: Iterable[BoundRoute], version: str) -> dict[str, Any]:

@@ -155,8 +155,9 @@ def _request_body(bound: BoundRoute, schemas: Schemas) -> dict[str, Any]:
     kind = _body_type(bound)
     schema = _BINARY if kind is bytes else schemas.for_type(kind)
     if bound.takes_form:
-        file = {"type": "object", "properties": {"file": _BINARY}, "required": ["file"]}
-        schema = {"allOf": [file, schema]}
+        fields = schemas.components[kind.__name__]
+        required = ["file", *fields.get("required", ())]
+        schema = {**fields, "properties": {"file": _BINARY, **fields["properties"]}, "required": required}
     content: dict[str, Any] = {"schema": schema}
     if bound.route.example is not None:
         content["example"] = bound.route.example
