@@ -366,3 +366,30 @@ async def test_a_purge_is_visible_at_once_in_the_same_process(
         clock.advance(seconds=2)
         await pages.purge("item-7")
         clock.advance(seconds=2)
+
+
+async def test_a_page_that_another_service_deletes_is_computed_again(
+    pages: PageCache, render: Renderer, redis_client: Any
+) -> None:
+    assert (await get(pages, render)).page.body == b"<p>1</p>"
+    await redis_client.delete(CACHED_PAGE(PAGE))
+
+    async def is_computed_again() -> bool:
+        return (await get(pages, render)).page.body == b"<p>2</p>"
+
+    await eventually(is_computed_again)  # when the process has heard of the deletion
+    assert await redis_client.get(CACHED_PAGE(PAGE)) == "<p>2</p>"
+
+
+async def test_a_page_that_another_service_replaces_is_served_with_its_own_etag(
+    pages: PageCache, render: Renderer, redis_client: Any
+) -> None:
+    first = await get(pages, render)
+    await redis_client.set(CACHED_PAGE(PAGE), "<p>theirs</p>", keepttl=True)
+
+    async def is_replaced() -> ServedPage | None:
+        served = await get(pages, render)
+        return served if served.page.body == b"<p>theirs</p>" else None
+
+    assert (await eventually(is_replaced)).etag != first.etag
+    assert render.count == 1

@@ -143,7 +143,7 @@ async def test_a_row_that_another_service_only_removed_from_the_schedule_does_no
     assert 0 < await redis_client.pttl(CACHED_ROW("1")) <= BRIEF_SECONDS * 1000
 
 
-async def test_an_invalid_id_in_the_schedule_is_removed_and_delays_no_row(
+async def test_an_invalid_id_in_the_schedule_is_kept_and_delays_no_row(
     rows: RowCache, table: Table, redis_client: Any
 ) -> None:
     table.put("9")
@@ -152,7 +152,22 @@ async def test_an_invalid_id_in_the_schedule_is_removed_and_delays_no_row(
         await redis_client.zadd(ROW_SCHEDULE(), {id: 0})
     await rows.worker.copy_due()
     assert await redis_client.exists(CACHED_ROW("9")) == 1
-    assert await redis_client.zrange(ROW_SCHEDULE(), 0, -1) == await redis_client.zrange(ROW_DELAYS(), 0, -1) == ["9"]
+    assert await redis_client.zcard(ROW_SCHEDULE()) == await redis_client.zcard(ROW_DELAYS()) == 4
+    assert await redis_client.zrange(ROW_SCHEDULE(), 0, 0) == ["9"], "the others are due much later"
+
+
+async def test_a_row_that_only_another_service_has_stays_scheduled(
+    rows: RowCache, table: Table, clock: ManualClock, redis_client: Any
+) -> None:
+    await redis_client.set(CACHED_ROW("7"), '{"qty": 629}')
+    await redis_client.zadd(ROW_DELAYS(), {"7": 5})
+    await redis_client.zadd(ROW_SCHEDULE(), {"7": 0})
+    await rows.worker.copy_due()
+    assert await redis_client.zscore(ROW_SCHEDULE(), "7") == clock.now_s() + 5
+    assert await redis_client.zscore(ROW_DELAYS(), "7") == 5
+    assert await redis_client.get(CACHED_ROW("7")) == '{"qty": 629}'
+    assert await rows.load("7") is None
+    assert await redis_client.exists(CACHED_ROW("7")) == 1
 
 
 async def test_a_row_deleted_from_the_database_leaves_the_cache(

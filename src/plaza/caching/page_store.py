@@ -91,10 +91,11 @@ class StoredPage:
 
     @classmethod
     def from_lua(cls, reply: Sequence[Any]) -> StoredPage:
-        body, head, made, until, cost, now = reply
+        body, head, made, until, cost, now, is_foreign = reply
         stored = _decode_head(head)
         page = CachedPage(body, stored.status, stored.headers)
-        return cls(page, stored.etag, float(made), float(until), float(cost), float(now), monotonic())
+        etag = page_etag(page) if is_foreign else stored.etag
+        return cls(page, etag, float(made), float(until), float(cost), float(now), monotonic())
 
     def now_ms(self, clock: Clock | None) -> float:
         return self.read_ms + (monotonic() - self.read_monotonic) * 1000 if clock is None else clock.now_ms()

@@ -96,6 +96,13 @@ class RowCache:
         await self._store.fill(id, data)
         return CachedRow.from_data(data)
 
+    async def load(self, id: str) -> CachedRow | None:
+        """Load a row from the database and cache it. If the database has none, what another service cached stays."""
+        data = await self._loader.load(id)
+        if data is not None:
+            await self._store.fill(id, data)
+        return CachedRow.from_data(data)
+
     async def put(self, id: str, data: RowData | None) -> None:
         """Store what the caller has just written to the database. None: the row was deleted. One round trip."""
         await self._store.fill(id, data)

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from plaza.caching.keys import ITEM, ROW_DELAYS, ROW_SCHEDULE, row_keys
+from plaza.caching.keys import ITEM, ROW_DELAYS, ROW_SCHEDULE, ROW_STATE, row_keys
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 
@@ -152,9 +152,10 @@ class RowStore:
         delays = await self.functions.valkey.call("ZMSCORE", ROW_DELAYS(), *ids)
         return {id: float(delay) for id, delay in zip(ids, delays, strict=True) if delay and float(delay) > 0}
 
-    async def unschedule_invalid(self, ids: Sequence[str]) -> None:
-        """Remove members that cannot be ids of rows."""
-        await self.functions.valkey.batch([("ZREM", key, *ids) for key in (ROW_DELAYS(), ROW_SCHEDULE())])
+    async def find_foreign(self, ids: Sequence[str]) -> set[str]:
+        """Return the rows that only another service has scheduled and cached: they have no state. One round trip."""
+        known = await self.functions.valkey.batch([("EXISTS", ROW_STATE(id)) for id in ids]) if ids else []
+        return {id for id, exists in zip(ids, known, strict=True) if not exists}
 
 
 def is_row_id(id: str) -> bool:

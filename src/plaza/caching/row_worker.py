@@ -16,6 +16,8 @@ log = structlog.get_logger("plaza.caching")
 
 # After the database failed, its rows are due again this soon.
 RETRY_SECONDS: Final = 1.0
+# Ids that cannot be those of rows are due again this late.
+INVALID_SECONDS: Final = 3600.0
 # The longest pause of an idle worker: new rows are seen within this time.
 MAX_PAUSE_SECONDS: Final = 0.2
 
@@ -60,8 +62,12 @@ class RowWorker:
             _failed.inc(len(delays))
             await self._store.set_next_due(due.claim, dict.fromkeys(delays, due.now + RETRY_SECONDS))
         else:
-            removed += [id for id in delays if id not in rows]
+            missing = [id for id in delays if id not in rows]
+            foreign = await self._store.find_foreign(missing)
+            removed += [id for id in missing if id not in foreign]
             await self._fill(due, rows, delays)
+            # Rows of another database: the service that scheduled them copies them.
+            await self._store.set_next_due(due.claim, {id: due.now + delays[id] for id in foreign})
             _copied.inc(len(rows))
         await asyncio.gather(*(self._store.schedule(id, 0) for id in removed))
 
@@ -74,9 +80,9 @@ class RowWorker:
         await self._store.set_next_due(due.claim, {id: due.now + delays[id] for id in rows})
 
     async def _valid_ids(self, due: DueRows) -> list[str]:
-        """Other services may write `schedule:` too. An invalid id there must not stop the other rows."""
+        """Other services may write `schedule:` too. An invalid id there stays, and must not stop the other rows."""
         invalid = [id for id in due.ids if not is_row_id(id)]
         if invalid:
             log.warning("row_schedule_invalid_ids", ids=invalid[:10])
-            await self._store.unschedule_invalid(invalid)
+            await self._store.set_next_due(due.claim, dict.fromkeys(invalid, due.now + INVALID_SECONDS))
         return [id for id in due.ids if is_row_id(id)]

@@ -14,6 +14,8 @@ from plaza.sessions.model import Session, SessionLimits, SessionReplaced, Sessio
 from plaza.sessions.session_finder import MAX_REPLACEMENTS, SessionFinder
 
 CLEAN_BATCH: Final = 200
+# Tokens of other services that one run passes over; the next run goes on after them.
+MAX_KEPT: Final = 10_000
 
 
 class Sessions:
@@ -23,6 +25,7 @@ class Sessions:
         self.store = finder.store
         self._finder = finder
         self._valkey = self.store.functions.valkey
+        self._next_rank = 0  # where cleaning goes on in `recent:`; it passes over the tokens of other services
 
     @property
     def limits(self) -> SessionLimits:
@@ -54,6 +57,8 @@ class Sessions:
         tokens = await self._valkey.call("ZRANGE", USER_SESSION_TOKENS(visit.user), 0, -1, "REV")
         rows = await self._valkey.batch([("HMGET", SESSION_STATE(t), "user", "since", "seen", "moved") for t in tokens])
         sessions = []
+        if visit.token not in tokens:  # a login of another service, which is being indexed
+            sessions.append(self.describe(visit))
         for token, (user, since, seen, replaced) in zip(tokens, rows, strict=True):
             if user == visit.user and not replaced:
                 own = Visit(token, user, float(since), float(seen))
@@ -97,26 +102,39 @@ class Sessions:
         return Session(visit.id, visit.user, visit.since, visit.seen, expires, current)
 
     async def clean(self) -> int:
-        """End idle sessions, and the oldest beyond the limit, in batches. Return how many ended."""
-        total = 0
-        while batch := await self._sessions_to_clean():
-            results = await asyncio.gather(*(self.store.end(token, seen) for token, seen in batch))
+        """End idle sessions, and the oldest beyond the limit, in batches. Return how many ended.
+
+        A token that only another service knows ends beyond the limit only: that service has its own idle limit.
+        """
+        total, kept = 0, 0
+        while kept < MAX_KEPT:
+            batch = await self._sessions_to_clean()
+            if not batch:
+                self._next_rank = 0
+                break
+            results = await asyncio.gather(
+                *(self.store.end(token, seen, own_only=not surplus) for token, seen, surplus in batch)
+            )
             total += sum(results)
-            if not any(results):
-                break  # all were seen again meanwhile
+            kept += len(batch) - sum(results)
+            self._next_rank += len(batch) - sum(results)
         return total
 
-    async def _sessions_to_clean(self) -> list[tuple[str, str]]:
-        """Return the oldest sessions that must end, with when they were seen: one that is seen since then is kept."""
+    async def _sessions_to_clean(self) -> list[tuple[str, str, bool]]:
+        """Return the oldest sessions that must end, with when they were seen: one that is seen since then is kept.
+
+        The third value is whether the session is beyond the limit.
+        """
+        first = self._next_rank
         count, rows = await self._valkey.batch(
-            [("ZCARD", RECENT_TOKENS()), ("ZRANGE", RECENT_TOKENS(), 0, CLEAN_BATCH - 1, "WITHSCORES")]
+            [("ZCARD", RECENT_TOKENS()), ("ZRANGE", RECENT_TOKENS(), first, first + CLEAN_BATCH - 1, "WITHSCORES")]
         )
         surplus = count - self.limits.max_sessions
         idle_since = self.store.clock.now_s() - self.limits.idle_seconds
         return [
-            (token, repr(float(seen)))
-            for index, (token, seen) in enumerate(rows)
-            if index < surplus or float(seen) < idle_since
+            (token, repr(float(seen)), rank < surplus)
+            for rank, (token, seen) in enumerate(rows, first)
+            if rank < surplus or float(seen) < idle_since
         ]
 
     async def sign_out(self, username: str) -> None:

@@ -75,6 +75,10 @@ class SessionStore:
         reply: str | None = await self.functions.run(self.command("replace_session"), self.keys(token), *args)
         return reply
 
-    async def end(self, token: str, seen: str = "") -> bool:
-        """End a session; with `seen` only if it was not seen after that. Return whether it ended."""
-        return bool(await self.functions.run(self.command("end_session"), self.keys(token), token, seen))
+    async def end(self, token: str, seen: str = "", *, own_only: bool = False) -> bool:
+        """End a session; with `seen` only if it was not seen after that. Return whether it ended.
+
+        `own_only`: not if only another service knows the token.
+        """
+        args = (token, seen, "1" if own_only else "")
+        return bool(await self.functions.run(self.command("end_session"), self.keys(token), *args))

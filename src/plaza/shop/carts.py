@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from plaza.core.errors import NotFound
 from plaza.sessions.keys import SESSION_STATE
 from plaza.sessions.model import SessionReplaced, Visit, is_token
 from plaza.sessions.session_finder import SessionCall, SessionFinder
@@ -32,8 +33,8 @@ class Carts:
 
     async def put(self, cookie: str | None, id: int, qty: int) -> tuple[Visit, Cart]:
         """Set the quantity of an item; 0 removes it. Two round trips; on a cluster four in sequence."""
-        if qty:
-            await self._items.read(id)  # 404 for an unknown item
+        if qty and not (await self._items.read(id)).price:  # 404 for an unknown item
+            raise NotFound("This item is not sold here.", id=id)
         visit, reply = await self._put_line(cookie, id, qty)
         if not reply:
             raise SessionReplaced("A login has replaced this session. Repeat the request with the new cookie.")
@@ -86,7 +87,7 @@ class Carts:
 
 
 def _line(id: int, item: Item | None, qty: int) -> Line:
-    if item is None:
-        return Line(id, "", "0.00", qty, "0.00", available=False)
+    if item is None or not item.price:
+        return Line(id, "" if item is None else item.name, "0.00", qty, "0.00", available=False)
     total = price_text(hundredths(item.price) * qty)
     return Line(id, item.name, item.price, qty, total, available=item.qty >= qty)

@@ -13,10 +13,21 @@ from sqlalchemy import bindparam, select, update
 from plaza.caching.row_cache import RowCache
 from plaza.caching.row_store import CachedRow, LoadRows, RowData
 from plaza.core.errors import NotFound
+from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
 from plaza.core.sql_paging import ids_in_table, newest_ids
-from plaza.shop.model import Item, ItemChange, ItemsPage, NewItem, clean_name, hundredths, is_item_id, price_text
+from plaza.shop.model import (
+    Item,
+    ItemChange,
+    ItemsPage,
+    NewItem,
+    clean_name,
+    hundredths,
+    is_item_id,
+    is_price,
+    price_text,
+)
 from plaza.shop.tables import ITEMS
 
 Purge = Callable[[str], Awaitable[object]]
@@ -115,16 +126,27 @@ class Items:
         """Return items by their ids, None for an unknown one. One round trip for the cached ones."""
         known = [id for id in ids if is_item_id(id)]
         rows = dict(zip(known, await self.rows.get_many(known), strict=True))
-        return [await self._from_row(id, rows.get(id)) for id in ids]
+        items = {id: _decode(id, row) for id, row in rows.items() if row is not None}
+        incomplete = [id for id, item in items.items() if item is None]
+        if incomplete:
+            loaded = await asyncio.gather(*(self._complete(id, rows[id]) for id in incomplete))
+            items.update(zip(incomplete, loaded, strict=True))
+        return [items.get(id) for id in ids]
 
     async def _from_row(self, id: str, row: CachedRow | None) -> Item | None:
-        """Return the item of a row. Other services may write `inv:<id>` too; an incomplete one is loaded again."""
         if row is None:
             return None
-        with contextlib.suppress(msgspec.ValidationError, msgspec.DecodeError):
-            return _decode(row)
-        row = await self.rows.reload(id)
-        return None if row is None else _decode(row)
+        return _decode(id, row) or await self._complete(id, row)
+
+    async def _complete(self, id: str, row: CachedRow | None) -> Item | None:
+        """Return the item of an incomplete row, which another service wrote: as the database has it, if it does.
+
+        An item that only the other service has is shown as far as its row says; it has no price and cannot be ordered.
+        """
+        loaded = await self.rows.load(id)
+        if loaded is not None:
+            return _decode(id, loaded)
+        return None if row is None else _foreign_item(id, row)
 
     async def page(self, page: Page) -> ItemsPage:
         """Return a page of items, newest first."""
@@ -132,8 +154,30 @@ class Items:
         return ItemsPage(paged.items, paged.pagination)
 
 
-def _decode(row: CachedRow) -> Item:
-    return msgspec.structs.replace(msgspec.json.decode(row.json, type=Item), stale=row.stale)
+def _decode(id: str, row: CachedRow) -> Item | None:
+    """Return the item of a row; None if the row is not complete. Other services write `inv:<id>` too."""
+    try:
+        item = msgspec.json.decode(row.json, type=Item)
+    except (msgspec.ValidationError, msgspec.DecodeError):
+        return None
+    if item.id != int(id) or not is_price(item.price):
+        return None
+    return msgspec.structs.replace(item, stale=row.stale)
+
+
+class _ForeignRow(msgspec.Struct):
+    """The documented fields of a row."""
+
+    name: str
+    description: str = ""
+    qty: int | float | str | None = None
+
+
+def _foreign_item(id: str, row: CachedRow) -> Item | None:
+    with contextlib.suppress(msgspec.ValidationError, msgspec.DecodeError):
+        found = msgspec.json.decode(row.json, type=_ForeignRow)
+        return Item(int(id), found.name, found.description, "", max(0, parse_int(found.qty)), 0, stale=True)
+    return None
 
 
 def page_tag(id: int | str) -> str:

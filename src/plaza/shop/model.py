@@ -26,9 +26,9 @@ MAX_VIEWED_ITEMS: Final = 25
 MAX_CHANGE_BATCHES: Final = 5
 
 ItemId = Annotated[int, Meta(ge=1, lt=10**16, description="Id of an item.", examples=[4042])]
+_PRICE_TEXT: Final = r"[0-9]{1,10}(\.[0-9]{1,2})?"
 _PRICE: Final = described_pattern(
-    "Invalid price. Use a text with at most ten digits and two decimals, such as 19.90",
-    r"^[0-9]{1,10}(\.[0-9]{1,2})?$(?!\n)",
+    "Invalid price. Use a text with at most ten digits and two decimals, such as 19.90", rf"^{_PRICE_TEXT}$(?!\n)"
 )
 # Line breaks and tabs, but no other control characters: PostgreSQL cannot store NUL.
 _TEXT: Final = described_pattern("Invalid text. Remove the control characters", r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$")
@@ -42,6 +42,7 @@ Description = Annotated[str, Meta(max_length=10_000, pattern=_TEXT)]
 # Ids of items and quantities as they are written in keys. Other services may write quantities above 999.
 _ITEM_ID = re.compile(r"[1-9][0-9]{0,15}")
 _QUANTITY = re.compile(r"[1-9][0-9]{0,8}")
+_STORED_PRICE = re.compile(_PRICE_TEXT)
 
 
 class OutOfStock(Conflict):
@@ -84,7 +85,10 @@ class ItemChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Item(msgspec.Struct, frozen=True):
-    """An item. `stale` is true if the database is slow or unavailable and the data may be outdated."""
+    """An item. `stale` is true if the database is slow or unavailable and the data may be outdated.
+
+    An item that only another service has, in `inv:<id>`, has no price (an empty text) and cannot be ordered.
+    """
 
     id: int
     name: str
@@ -170,6 +174,11 @@ class CacheState(msgspec.Struct, frozen=True):
 def is_item_id(text: str) -> bool:
     """Return whether a text can be the id of an item. Other services may write other ids into the documented keys."""
     return _ITEM_ID.fullmatch(text) is not None
+
+
+def is_price(text: str) -> bool:
+    """Return whether a text is a price as Plaza writes it."""
+    return _STORED_PRICE.fullmatch(text) is not None
 
 
 def cart_lines(flat: Sequence[str]) -> dict[int, int]:

@@ -8,15 +8,19 @@ local TAG_MS = 7200000
 local SKEW_MS = CLUSTERED and 1000 or 0
 
 -- page: read a cached page.   KEYS page, state   ARGV now_ms
--- Reply {body, head, made, until, cost, now}; the page is expired if `until` has passed;
+-- Reply {body, head, made, until, cost, now, '1' if another service wrote the body}; the page is expired if `until` has passed;
 -- {nil, 'pass'} if it is not cacheable, {nil, 'busy'} if a request computes it now, {nil, ''} if none does
+--
+-- `cache:<page>` is documented: another service may delete a page before it expires. Then the previous one is not served.
 query('page', function(keys, args)
   local at = now(args[1])
   local body = redis.call('GET', keys[1])
-  local head, made, fresh_until, cost, pass, lease =
-    unpack(redis.call('HMGET', keys[2], 'head', 'made', 'until', 'cost', 'pass', 'lease'))
-  body = body or (head and redis.call('HGET', keys[2], 'old'))
-  if head and body then return {body, head, made, fresh_until, cost, text(at)} end
+  local head, made, fresh_until, cost, pass, lease, old =
+    unpack(redis.call('HMGET', keys[2], 'head', 'made', 'until', 'cost', 'pass', 'lease', 'old'))
+  local is_old = not body and fresh_until and tonumber(fresh_until) <= at
+  if head and (body or (is_old and old)) then
+    return {body or old, head, made, fresh_until, cost, text(at), body and body ~= old and '1' or ''}
+  end
   if pass and tonumber(pass) >= at then return {false, 'pass'} end
   return {false, lease and tonumber(lease) > at and 'busy' or ''}
 end)
@@ -28,7 +32,8 @@ command('claim_page', function(keys, args)
   local at = now(args[2])
   local fresh_until, lease = unpack(redis.call('HMGET', keys[2], 'until', 'lease'))
   if lease and tonumber(lease) > at then return 'busy' end
-  if args[4] ~= '1' and fresh_until and tonumber(fresh_until) > at then return 'there' end
+  local is_fresh = fresh_until and tonumber(fresh_until) > at and redis.call('EXISTS', keys[1]) == 1
+  if args[4] ~= '1' and is_fresh then return 'there' end
   redis.call('HSET', keys[2], 'busy', args[1], 'lease', text(at + args[3]), 'began', text(at))
   redis.call('HDEL', keys[2], 'void')
   if redis.call('PTTL', keys[2]) < tonumber(args[3]) then redis.call('PEXPIRE', keys[2], args[3]) end

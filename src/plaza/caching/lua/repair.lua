@@ -18,9 +18,14 @@ projection('delay_checked', function(item, now_ms)
   return perform('follow_delay', keys, {item, delay or '', now_ms})
 end)
 
--- follow_delay: make the state of a row follow `delay:`.   KEYS inv, row   ARGV item, delay or '', now_ms
+-- follow_delay: make the state of a row follow `delay:`. A row that only another service has gets no state.
+-- KEYS inv, row   ARGV item, delay or '', now_ms
 command('follow_delay', function(keys, args)
   local inv, row, item, delay = keys[1], keys[2], args[1], tonumber(args[2])
+  if redis.call('EXISTS', row) == 0 then
+    if delay then project(delay > 0 and 'due_now' or 'unscheduled', item, args[3]) end
+    return
+  end
   if not delay or delay <= 0 then
     forget_schedule(inv, row)
     if delay then project('unscheduled', item) end
@@ -37,6 +42,11 @@ projection('in_schedule', function(item)
   local due = redis.call('HGET', key.row_state(item), 'due')
   return due and {'ZADD', key.row_schedule(), 'NX', tonumber(due) / 1000, item}
 end)
+
+-- due_now: adds a row of another service to `schedule:`, if it is missing there.
+projection('due_now', function(item, now_ms)
+  return {'ZADD', key.row_schedule(), 'NX', tonumber(now_ms) / 1000, item}
+end, 1)
 
 -- unscheduled: removes a row with a delay of 0 or less, as a worker does.
 projection('unscheduled', function(item)

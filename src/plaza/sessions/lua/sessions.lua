@@ -231,11 +231,13 @@ command('replace_session', function(keys, args)
 end)
 
 -- end_session: end a session.
--- KEYS session, …   ARGV token, seen_s ('' in any case; else only if the session was not seen after that)
--- Reply 1, or 0 if it was seen since
+-- KEYS session, …   ARGV token, seen_s ('' in any case; else only if the session was not seen after that), '1' for a session
+-- of Plaza only
+-- Reply 1, or 0 if it was seen since, or is another service's
 command('end_session', function(keys, args)
   local token, seen_before = args[1], args[2]
   local user, seen, moved = unpack(redis.call('HMGET', keys[1], 'user', 'seen', 'moved'))
+  if not user and args[3] == '1' then return 0 end
   if moved then -- it has ended; its hash stays, since it says where its data went
     project('seen', token)
     return 1
