@@ -282,11 +282,12 @@ async def _state(url: str) -> str:
     except OSError:
         return "unreachable"
     try:
-        if parts.password:
-            writer.write(f"AUTH {parts.password}\r\n".encode())
-            await asyncio.wait_for(reader.readline(), 5)
-        writer.write(b"PING\r\n")
-        reply = await asyncio.wait_for(reader.readline(), 5)
+        async with asyncio.timeout(5):
+            if parts.password:
+                writer.write(f"AUTH {parts.password}\r\n".encode())
+                await reader.readline()
+            writer.write(b"PING\r\n")
+            reply = await reader.readline()
     except (OSError, TimeoutError):
         return "unreachable"
     finally:

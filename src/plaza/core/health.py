@@ -70,7 +70,8 @@ class System:
 
     async def _check(self, ping: Any) -> str:
         try:
-            await asyncio.wait_for(ping, self.timeout_seconds)
+            async with asyncio.timeout(self.timeout_seconds):
+                await ping
         except Unavailable as error:
             return error.detail
         except TimeoutError:

@@ -63,7 +63,8 @@ async def terminate(process: Process, grace_seconds: float) -> int:
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGTERM)
     try:
-        return await asyncio.wait_for(process.wait(), grace_seconds)
+        async with asyncio.timeout(grace_seconds):
+            return await process.wait()
     except TimeoutError:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
