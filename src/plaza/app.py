@@ -153,10 +153,10 @@ def _worker(
     streams = {domain.name for domain in domains if domain.events} | {consumer.stream for consumer in consumers}
     timers = [timer for part in parts for timer in part.timers]
     timers += services[EventTrimming].timers(sorted(streams), consumers)
-    turns = {name: turn for part in parts for name, turn in part.worker_loops.items()}
+    loops = {name: loop for part in parts for name, loop in part.worker_loops.items()}
     if demo is not None:
-        turns["demo"] = demo.turn
-    return Worker(core.functions, timers, consumers, turns, explain=services[WrongTypeReporter].explain)
+        loops["demo"] = demo.turn
+    return Worker(core.functions, timers, consumers, loops, explain=services[WrongTypeReporter].explain)
 
 
 @asynccontextmanager

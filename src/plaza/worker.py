@@ -15,14 +15,14 @@ import os
 import random
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 import structlog
 
 from plaza.core import valkey_memory
 from plaza.core.clock import Clock
+from plaza.core.domain import Turn, WorkerLoop
 from plaza.core.errors import Unavailable
 from plaza.core.event_streams import all_streams
 from plaza.core.events import EVENTS, Consumer, Event, Events
@@ -47,18 +47,6 @@ MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.1, 5.0
 log = structlog.get_logger("plaza.worker")
 
 
-class WorkerLoop(Protocol):
-    """Work without end. When `run` returns or raises, it is started again."""
-
-    busy: bool
-    stopping: bool
-
-    async def run(self) -> None: ...
-
-    def stop(self) -> None:
-        """End `run` at the next opportunity."""
-
-
 class TurnLoop:
     """Calls `turn` repeatedly; each call returns the seconds to pause.
 
@@ -66,7 +54,7 @@ class TurnLoop:
     same moment, and all but one without result.
     """
 
-    def __init__(self, turn: Callable[[], Awaitable[float]], *, jitter_seconds: float = 0.0) -> None:
+    def __init__(self, turn: Turn, *, jitter_seconds: float = 0.0) -> None:
         self.busy = False
         self.stopping = False
         self._turn = turn
@@ -94,7 +82,7 @@ class Worker:
         functions: Functions,
         timers: Sequence[Timer] = (),
         consumers: Sequence[Consumer] = (),
-        turns: Mapping[str, Callable[[], Awaitable[float]]] | None = None,
+        loops: Mapping[str, Turn | WorkerLoop] | None = None,
         *,
         clock: Clock | None = None,
         lease_seconds: float = LEASE_SECONDS,
@@ -111,7 +99,7 @@ class Worker:
         self._loops: dict[str, WorkerLoop] = {
             timer.name: TurnLoop(partial(running.run_if_due, timer), jitter_seconds=0.02) for timer in all_timers
         }
-        self._loops |= {name: TurnLoop(turn) for name, turn in (turns or {}).items()}
+        self._loops |= {name: TurnLoop(loop) if callable(loop) else loop for name, loop in (loops or {}).items()}
         self._loops |= _consumer_loops(functions, consumers, self.name)
 
     async def run(self) -> None:

@@ -30,7 +30,7 @@ async def test_every_worker_runs_the_loop_and_continues_after_a_failure(function
                 raise Unavailable("Away for a moment.")
             return 0.001
 
-        return Worker(functions, turns={"shared": turn})
+        return Worker(functions, loops={"shared": turn})
 
     tasks = [asyncio.create_task(work(name).run()) for name in ("one", "two")]
     await eventually(lambda: min(turns.count("one"), turns.count("two")) > 5)
@@ -48,7 +48,7 @@ async def test_a_running_turn_may_end_when_its_worker_stops(functions: Functions
         ended.append(True)
         return 0.0
 
-    task = asyncio.create_task(Worker(functions, turns={"slow": turn}).run())
+    task = asyncio.create_task(Worker(functions, loops={"slow": turn}).run())
     await started.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

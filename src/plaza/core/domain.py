@@ -119,6 +119,25 @@ class Provided:
         return replace(self, **{**given, "picture_hosts": {**self.picture_hosts, **other.picture_hosts}})
 
 
+class WorkerLoop(Protocol):
+    """Work without end. When `run` returns or raises, it is started again."""
+
+    stopping: bool
+
+    @property
+    def busy(self) -> bool:
+        """Whether a stop should wait a little, because something is in progress."""
+
+    async def run(self) -> None: ...
+
+    def stop(self) -> None:
+        """End `run` at the next opportunity."""
+
+
+# Called repeatedly; each call returns the seconds until the next one.
+Turn = Callable[[], Awaitable[float]]
+
+
 @dataclass(frozen=True, slots=True)
 class Core:
     """The services that every domain uses, connected and ready."""
@@ -131,6 +150,7 @@ class Core:
     limiter: Limiter
     clock: Clock
     provided: Provided = Provided()
+    event_types: Mapping[str, Sequence[type[EventData]]] = field(default_factory=dict)  # by the domain that emits them
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +163,8 @@ class Parts:
     build_last: Callable[[Provided], Parts] | None = None
     timers: Sequence[Timer] = ()
     consumers: Sequence[Consumer] = ()
-    # Functions that every worker calls repeatedly; each returns the seconds until its next call. They share the work
-    # between workers themselves.
-    worker_loops: Mapping[str, Callable[[], Awaitable[float]]] = field(default_factory=dict)
+    # What every worker runs. They share the work between workers themselves.
+    worker_loops: Mapping[str, Turn | WorkerLoop] = field(default_factory=dict)
     personal_data: PersonalData | None = None
     inspectors: Sequence[Inspector] = ()  # audit checks against data outside Valkey
     # Called before the connections close.
@@ -174,6 +193,7 @@ class Domain:
 def build_domains(core: Core, domains: Sequence[Domain]) -> list[Parts]:
     """Build the domains in order, each with what those before it provide; then what needs something of all."""
     parts, provided = [], core.provided
+    core = replace(core, event_types={domain.name: domain.events for domain in domains if domain.events})
     for domain in domains:
         part = domain.build(replace(core, provided=provided))
         provided = provided.merged(part.provided)

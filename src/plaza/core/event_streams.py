@@ -7,6 +7,7 @@ owner (a post, a user) are all in one shard, so their order holds.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from plaza.core import keys as core
@@ -42,6 +43,11 @@ def all_streams(name: str) -> list[EventStream]:
     if Key.layout is Layout.PLAIN:
         return [EventStream(name)]
     return [EventStream(name, shard) for shard in range(SHARDS)]
+
+
+def streams_by_slot(names: Iterable[str]) -> list[list[EventStream]]:
+    """Return every stream with events of some domains. Those of one list are in one slot: one command reads them."""
+    return [list(streams) for streams in zip(*(all_streams(name) for name in names), strict=True)]
 
 
 def stream_of(name: str, owner: str) -> EventStream:

@@ -158,6 +158,36 @@ EVENTS_BEHIND = Counter(
     ["stream", "group"],
     registry=REGISTRY,
 )
+WEBHOOK_ATTEMPTS = Counter(
+    "plaza_webhook_attempts_total",
+    "Requests to webhook endpoints, by result: delivered, or failed (it is retried).",
+    ["result"],
+    registry=REGISTRY,
+)
+WEBHOOK_DURATION = Histogram(
+    "plaza_webhook_request_duration_seconds",
+    "Duration of a request to a webhook endpoint, until its status.",
+    buckets=_REQUEST_BUCKETS,
+    registry=REGISTRY,
+)
+WEBHOOK_DROPPED = Counter(
+    "plaza_webhook_events_dropped_total",
+    "Events that a full queue of a webhook endpoint lost, or that were trimmed before they were read.",
+    registry=REGISTRY,
+)
+WEBHOOK_ENDPOINTS = Gauge(
+    "plaza_webhook_endpoints",
+    "Webhook endpoints by state: working, failing (the last request failed), or disabled.",
+    ["state"],
+    multiprocess_mode="livemostrecent",
+    registry=REGISTRY,
+)
+WEBHOOK_WAITING = Gauge(
+    "plaza_webhook_events_waiting",
+    "Events that wait for webhook endpoints.",
+    multiprocess_mode="livemostrecent",
+    registry=REGISTRY,
+)
 CACHE_PAGES = Counter(
     "plaza_cache_pages_total",
     "Requests to the page cache, by result: hit, old (served while it is recomputed), computed, or passed by.",

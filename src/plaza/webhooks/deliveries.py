@@ -9,21 +9,30 @@ from typing import Final
 
 import msgspec
 
+from plaza.core import metrics
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Page, ids_in_sorted_set, page_by_position
+from plaza.core.sequences import pairs_to_dict
+from plaza.webhooks.cloud_events import CloudEvent, OutgoingEvent, from_entry
 from plaza.webhooks.endpoint_reader import Endpoint, EndpointReader
 from plaza.webhooks.http_client import EndpointConnections, SendOutcome, WebhookClient
 from plaza.webhooks.keys import WEBHOOK, WEBHOOK_ATTEMPTS, WEBHOOK_DELIVERIES, WEBHOOK_FAILING
 from plaza.webhooks.model import (
+    KEPT_MS,
     TEST_EVENT,
     Delivery,
     DeliveryPage,
     DeliveryRecord,
     EndpointResponse,
+    EventTrimmed,
+    NoDelivery,
     NoWebhook,
 )
+
+# Records and events that one call removes, so that Valkey is blocked for a millisecond.
+EXPIRE_STEP: Final = 500
 
 UNREADABLE: Final = "The secret cannot be decrypted. Rotate it."
 
@@ -87,19 +96,46 @@ class Deliveries:
         await self._functions.run("webhooks_tested", [WEBHOOK(id)], id, delivery, now, msgspec.json.encode(record))
         return EndpointResponse(outcome.is_delivered, outcome.code, outcome.reason, outcome.duration_ms)
 
+    async def retry(self, id: str, delivery: str) -> str:
+        """Send an event again now. Returns the id of its delivery, which is a new one if it had ended.
+
+        At most three round trips. Raises `EventTrimmed` if the event of an ended delivery is no longer in its stream.
+        """
+        if await self._functions.run("webhooks_retry", [WEBHOOK(id)], id, delivery):
+            return delivery
+        record = read_record(await self._valkey.call("HGET", WEBHOOK_DELIVERIES(id), delivery))
+        if record is None:
+            raise NoDelivery
+        event = await self._event_of(record)
+        if event is None:
+            raise EventTrimmed("The event is no longer stored, so it cannot be sent again.")
+        args = (record.stream, event.entry, event.id, event.type, event.subject, event.body)
+        return str(await self._functions.run("webhooks_resend", [WEBHOOK(id)], id, *args))
+
+    async def expire(self) -> int:
+        """Remove records and waiting events that are older than a week, in bounded steps. Returns how many."""
+        now, removed = self._clock.now_ms(), 0
+        for id in await self._reader.revisions():
+            while True:
+                args = (id, now, now - KEPT_MS, EXPIRE_STEP)
+                records, events = await self._functions.run("webhooks_expire", [WEBHOOK(id)], *args)
+                metrics.WEBHOOK_DROPPED.inc(events)
+                removed += records + events
+                if max(records, events) < EXPIRE_STEP:
+                    break
+        return removed
+
+    async def _event_of(self, record: DeliveryRecord) -> OutgoingEvent | None:
+        if not record.stream:
+            return None  # a test
+        found = await self._valkey.call("XRANGE", record.stream, record.entry, record.entry)
+        if not found:
+            return None
+        return from_entry(record.event, record.entry, pairs_to_dict(found[0][1]), self._source)
+
     def _test_body(self, id: str, event: str, now_ms: int) -> bytes:
-        return msgspec.json.encode(
-            {
-                "specversion": "1.0",
-                "id": event,
-                "source": self._source,
-                "type": TEST_EVENT,
-                "subject": f"webhook/{id}",
-                "time": datetime.fromtimestamp(now_ms / 1000, UTC),
-                "datacontenttype": "application/json",
-                "data": {},
-            }
-        )
+        time = datetime.fromtimestamp(now_ms / 1000, UTC)
+        return CloudEvent(event, self._source, TEST_EVENT, f"webhook/{id}", time, {}).encode()
 
     async def _require(self, id: str) -> Endpoint:
         endpoint = await self._reader.get(id)

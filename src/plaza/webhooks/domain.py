@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from plaza.core.domain import Core, Domain, Parts
 from plaza.core.encryption import Encryption
+from plaza.core.leases import Leases
+from plaza.webhooks import jobs
+from plaza.webhooks.courier import Courier
 from plaza.webhooks.deliveries import Deliveries
+from plaza.webhooks.delivery_queue import DeliveryQueue
 from plaza.webhooks.endpoint_reader import EndpointReader
 from plaza.webhooks.endpoints import Webhooks
 from plaza.webhooks.http_client import WebhookClient
@@ -21,7 +25,23 @@ def build(core: Core) -> Parts:
     client = WebhookClient(settings.webhooks_private)
     webhooks = Webhooks(core.functions, reader, core.clock, allow_private=settings.webhooks_private)
     deliveries = Deliveries(core.functions, reader, client, core.clock, source)
-    return Parts([webhooks, deliveries], personal_data=WebhooksPersonalData(core.functions, webhooks))
+    courier = Courier(
+        core.valkey,
+        Leases(core.functions),
+        reader,
+        DeliveryQueue(core.functions),
+        client,
+        core.clock,
+        webhooks.disable,
+        list(core.event_types),
+        source,
+    )
+    return Parts(
+        [webhooks, deliveries],
+        personal_data=WebhooksPersonalData(core.functions, webhooks),
+        timers=jobs.timers(webhooks, deliveries),
+        worker_loops={"webhooks": courier},
+    )
 
 
 DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS)

@@ -11,6 +11,7 @@ import structlog
 from plaza.core.encryption import Encryption, Undecryptable
 from plaza.core.number_parsing import parse_int
 from plaza.core.valkey import Valkey
+from plaza.webhooks.cloud_events import OutgoingEvent
 from plaza.webhooks.keys import WEBHOOK, WEBHOOKS
 from plaza.webhooks.model import type_matcher
 from plaza.webhooks.signing import secret_key, signed_headers
@@ -28,13 +29,19 @@ class Endpoint:
     types: re.Pattern[str]
     include_imports: bool
     is_enabled: bool
+    since: int  # Unix milliseconds; older events are not sent
     key: bytes | None  # None if the secret cannot be decrypted
     previous_key: bytes | None = None
     previous_until: int = 0
 
-    def wants(self, event_type: str, is_import: bool) -> bool:
+    def wants(self, event: OutgoingEvent) -> bool:
         """Whether an event is sent to this endpoint."""
-        return (self.include_imports or not is_import) and self.types.fullmatch(event_type) is not None
+        return (
+            self.is_enabled
+            and event.added_ms >= self.since
+            and (self.include_imports or not event.is_import)
+            and self.types.fullmatch(event.type) is not None
+        )
 
     def headers(self, message_id: str, now_ms: int, body: bytes) -> dict[str, str]:
         """Return the headers of a signed request."""
@@ -53,8 +60,8 @@ class EndpointReader:
         self._encryption = encryption
 
     async def revisions(self) -> dict[str, str]:
-        """Return the revision of every endpoint, by id. One round trip."""
-        found: dict[str, str] = await self._valkey.call("HGETALL", WEBHOOKS())
+        """Return the revision of every endpoint, by id. Valkey reports the next change of them. One round trip."""
+        found: dict[str, str] = await self._valkey.tracked("HGETALL", WEBHOOKS())
         return found
 
     async def get_many(self, ids: Sequence[str]) -> list[Endpoint | None]:
@@ -89,6 +96,7 @@ class EndpointReader:
             type_matcher(fields.get("types", "").split()),
             fields.get("include_imports") == "1",
             "disabled_at" not in fields,
+            parse_int(fields.get("since"), 0),
             self._key(id, fields.get("secret", "")),
             self._key(id, previous) if previous else None,
             parse_int(fields.get("previous_until"), 0),

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from plaza.core.keyspace import Catalogue, Formula, HashField, Key, KeyAccess, Reference, RequiresKey, SameMembers
 
+# The secret and the URL, which may contain one too, are for Plaza only; so is what is beside them, since ACLs select
+# keys by a prefix.
 _HIDDEN = KeyAccess.NONE
 _REPAIR = "webhook <webhook>"
 _REQUIRES_WEBHOOK = RequiresKey("webhook:<webhook>", repair=_REPAIR)
@@ -28,22 +30,23 @@ WEBHOOK = Key(
     owner="webhook",
     fields=(
         HashField("url", "where events are sent", _HIDDEN, required=True),
-        HashField("types", "patterns of event types, separated by spaces", KeyAccess.ADMIN, required=True),
-        HashField("description", "an operator's note", KeyAccess.ADMIN),
-        HashField("include_imports", "`1` if imported events are sent too", KeyAccess.ADMIN, value_regex="[01]"),
+        HashField("types", "patterns of event types, separated by spaces", _HIDDEN, required=True),
+        HashField("description", "an operator's note", _HIDDEN),
+        HashField("include_imports", "`1` if imported events are sent too", _HIDDEN, value_regex="[01]"),
         HashField("secret", "signs requests; encrypted", _HIDDEN, required=True),
         HashField("previous_secret", "signs requests too, until `previous_until`; encrypted", _HIDDEN),
-        HashField("previous_until", "Unix milliseconds", KeyAccess.ADMIN, value_regex="<ms>"),
-        HashField("created_at", "Unix milliseconds", KeyAccess.ADMIN, value_regex="<ms>", required=True),
+        HashField("previous_until", "Unix milliseconds", _HIDDEN, value_regex="<ms>"),
+        HashField("created_at", "Unix milliseconds", _HIDDEN, value_regex="<ms>", required=True),
         HashField("created_by", "the admin's username, or `@api`, `@cli`", _HIDDEN),
         HashField("request", "SHA-256 of the request that created it, to detect a repetition", _HIDDEN),
-        HashField("disabled_at", "Unix milliseconds; missing while it is enabled", KeyAccess.ADMIN, value_regex="<ms>"),
-        HashField("disabled_reason", "why, for operators", KeyAccess.ADMIN),
-        HashField("revision", "counts changes", KeyAccess.ADMIN, value_regex="<count>", required=True),
+        HashField("since", "older events are not sent, Unix milliseconds", _HIDDEN, value_regex="<ms>"),
+        HashField("disabled_at", "Unix milliseconds; missing while it is enabled", _HIDDEN, value_regex="<ms>"),
+        HashField("disabled_reason", "why, for operators", _HIDDEN),
+        HashField("revision", "counts changes", _HIDDEN, value_regex="<count>", required=True),
     ),
     invariants=(Formula("its `revision` is in `webhooks`"),),
     repair=_REPAIR,
-    read=KeyAccess.ADMIN,
+    read=_HIDDEN,
 )
 WEBHOOK_STATE = Key(
     "webhook:<webhook>:state",
@@ -51,17 +54,17 @@ WEBHOOK_STATE = Key(
     "How the deliveries to an endpoint are going.",
     owner="webhook",
     fields=(
-        HashField("delivered", "events delivered so far", KeyAccess.ADMIN, value_regex="<count>"),
-        HashField("dropped", "events that a full queue lost", KeyAccess.ADMIN, value_regex="<count>"),
-        HashField("failures", "failed requests since the last success", KeyAccess.ADMIN, value_regex="<count>"),
-        HashField("failing_since", "the first of them, Unix milliseconds", KeyAccess.ADMIN, value_regex="<ms>"),
-        HashField("next_at", "when an endpoint that is down is tried again", KeyAccess.ADMIN, value_regex="<ms>"),
-        HashField("last_delivered_at", "Unix milliseconds", KeyAccess.ADMIN, value_regex="<ms>"),
-        HashField("last_error", "what went wrong last, until the next success", KeyAccess.ADMIN),
+        HashField("delivered", "events delivered so far", _HIDDEN, value_regex="<count>"),
+        HashField("dropped", "events that a full queue lost", _HIDDEN, value_regex="<count>"),
+        HashField("failures", "failed requests since the last success", _HIDDEN, value_regex="<count>"),
+        HashField("failing_since", "the first of them, Unix milliseconds", _HIDDEN, value_regex="<ms>"),
+        HashField("next_at", "when an endpoint that is down is tried again", _HIDDEN, value_regex="<ms>"),
+        HashField("last_delivered_at", "Unix milliseconds", _HIDDEN, value_regex="<ms>"),
+        HashField("last_error", "what went wrong last, until the next success", _HIDDEN),
     ),
     invariants=(_REQUIRES_WEBHOOK,),
     repair=_REPAIR,
-    read=KeyAccess.ADMIN,
+    read=_HIDDEN,
 )
 WEBHOOK_QUEUE = Key(
     "webhook:<webhook>:queue",
@@ -82,6 +85,15 @@ WEBHOOK_POSITIONS = Key(
     element_regex="events:.+",
     value_regex="<delivery>",
     invariants=(_REQUIRES_WEBHOOK,),
+    read=_HIDDEN,
+)
+READ_POSITIONS = Key(
+    "webhooks:positions",
+    "hash",
+    "How far the worker has read each stream of events for all endpoints.",
+    contains="name of a stream → id of the last entry read",
+    element_regex="events:.+",
+    value_regex="<delivery>",
     read=KeyAccess.ADMIN,
 )
 WEBHOOK_DELIVERIES = Key(
@@ -94,7 +106,7 @@ WEBHOOK_DELIVERIES = Key(
     invariants=(_REQUIRES_WEBHOOK,),
     repair=_REPAIR,
     lifetime="a week",
-    read=KeyAccess.ADMIN,
+    read=_HIDDEN,
 )
 WEBHOOK_ATTEMPTS = Key(
     "webhook:<webhook>:attempts",
@@ -107,7 +119,7 @@ WEBHOOK_ATTEMPTS = Key(
     invariants=(_REQUIRES_WEBHOOK, SameMembers("webhook:<webhook>:deliveries")),
     repair=_REPAIR,
     lifetime="a week",
-    read=KeyAccess.ADMIN,
+    read=_HIDDEN,
 )
 WEBHOOK_FAILING = Key(
     "webhook:<webhook>:failing",
@@ -120,7 +132,7 @@ WEBHOOK_FAILING = Key(
     invariants=(_REQUIRES_WEBHOOK, Formula("each member is in `webhook:<webhook>:queue`")),
     repair=_REPAIR,
     lifetime="until it is delivered",
-    read=KeyAccess.ADMIN,
+    read=_HIDDEN,
 )
 
 CATALOGUE = Catalogue.from_module(

@@ -120,6 +120,12 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     last_delivered_at: int | None
     last_error: str | None
 
+    @property
+    def state(self) -> Literal["working", "failing", "disabled"]:
+        if not self.enabled:
+            return "disabled"
+        return "working" if self.failing_since is None else "failing"
+
 
 class WebhookWithSecret(Webhook, frozen=True, kw_only=True):
     """A webhook with the secret that verifies its requests, which is shown this once."""
@@ -161,6 +167,10 @@ class DeliveryRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     error: str | None = None
     stream: str = ""
     entry: str = ""
+
+
+class RetriedDelivery(msgspec.Struct, frozen=True):
+    id: str
 
 
 class DeliveryPage(msgspec.Struct, frozen=True):

@@ -10,10 +10,14 @@ from plaza.core.paging import Page
 from plaza.webhooks.deliveries import Deliveries
 from plaza.webhooks.endpoints import Webhooks
 from plaza.webhooks.model import (
+    DeliveryId,
     DeliveryPage,
     EndpointResponse,
+    EventTrimmed,
     NewWebhook,
+    NoDelivery,
     NoWebhook,
+    RetriedDelivery,
     TooManyWebhooks,
     Webhook,
     WebhookChange,
@@ -69,7 +73,7 @@ async def replace_webhook_secret(id: WebhookId, webhooks: Webhooks) -> WebhookWi
     return await webhooks.rotate(id)
 
 
-@route.post("/webhooks/{id}/test", access=ADMIN, raises=[NoWebhook, WebhookDisabled])
+@route.post("/webhooks/{id}/test", access=ADMIN, raises=[NoWebhook])
 async def test_webhook(id: WebhookId, deliveries: Deliveries) -> EndpointResponse:
     """Send a test event and return the endpoint's response."""
     return await deliveries.test(id)
@@ -79,3 +83,14 @@ async def test_webhook(id: WebhookId, deliveries: Deliveries) -> EndpointRespons
 async def list_webhook_deliveries(id: WebhookId, page: Page, deliveries: Deliveries) -> DeliveryPage:
     """List the deliveries of the last 7 days, latest attempt first."""
     return await deliveries.page(id, page)
+
+
+@route.post(
+    "/webhooks/{id}/deliveries/{delivery}/retry",
+    access=ADMIN,
+    status=202,
+    raises=[NoWebhook, NoDelivery, WebhookDisabled, EventTrimmed],
+)
+async def retry_webhook_delivery(id: WebhookId, delivery: DeliveryId, deliveries: Deliveries) -> RetriedDelivery:
+    """Send an event again now. A delivery that has ended gets a new id."""
+    return RetriedDelivery(await deliveries.retry(id, delivery))

@@ -26,11 +26,16 @@ local function disable(id, now_ms, reason)
   redis.call('HSET', key.webhook(id), 'disabled_at', now_ms, 'disabled_reason', reason)
 end
 
--- Starts again from now: events of the time without it were not queued, and old failures no longer count.
+-- Events from now on are sent. The clocks of a cluster's nodes differ a little.
+local function start_now(id)
+  redis.call('HSET', key.webhook(id), 'since', text(clock_ms() - (CLUSTERED and 1000 or 0)))
+end
+
+-- Starts again: what happened meanwhile is not sent, and old failures no longer count.
 local function enable(id)
   redis.call('HDEL', key.webhook(id), 'disabled_at', 'disabled_reason')
   redis.call('HDEL', key.webhook_state(id), 'failures', 'failing_since', 'next_at', 'last_error')
-  redis.call('DEL', key.webhook_positions(id))
+  start_now(id)
   local failing = redis.call('ZRANGE', key.webhook_failing(id), 0, -1)
   for _, delivery in ipairs(failing) do
     redis.call('ZREM', key.webhook_attempts(id), delivery)
@@ -43,6 +48,7 @@ end
 command('create', function(keys, args)
   if redis.call('EXISTS', keys[1]) == 1 then return 0 end
   redis.call('HSET', keys[1], unpack(args, 2))
+  start_now(args[1])
   touch(args[1])
   return 1
 end)

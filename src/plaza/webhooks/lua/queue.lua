@@ -53,6 +53,17 @@ command('enqueue', function(keys, args)
   return {added, drop_overflow(id)}
 end)
 
+-- webhooks_waiting: read events of the queue after one of them, oldest first.   KEYS webhook   ARGV id, after, count
+-- Reply {{delivery, {field, value, …}, next attempt or false, record or false}, …}
+query('waiting', function(keys, args)
+  local id, reply = args[1], {}
+  for _, entry in ipairs(redis.call('XRANGE', key.webhook_queue(id), '(' .. args[2], '+', 'COUNT', args[3])) do
+    local due = redis.call('ZSCORE', key.webhook_failing(id), entry[1])
+    reply[#reply + 1] = {entry[1], entry[2], due, due and redis.call('HGET', key.webhook_deliveries(id), entry[1])}
+  end
+  return reply
+end)
+
 -- webhooks_resend: add one event again, which was delivered before.
 -- KEYS webhook   ARGV id, stream, entry id, event id, type, subject, body   Reply the id of the new delivery
 command('resend', function(keys, args)

@@ -1,0 +1,47 @@
+"""Whether an endpoint works, and how long to leave one alone that does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from plaza.webhooks.delivery_queue import QueuedEvent
+from plaza.webhooks.http_client import SendOutcome
+from plaza.webhooks.model import CONCURRENCY, GIVE_UP_MS, MAX_FAILURES, retry_wait_ms
+
+GONE: Final = "The endpoint answered 410 Gone."
+
+
+@dataclass(slots=True)
+class EndpointHealth:
+    """The failures of an endpoint since its last success. Times are Unix milliseconds; 0 means none."""
+
+    failures: int = 0
+    failing_since: int = 0
+    due_ms: int = 0  # when an endpoint that is down is tried again
+
+    @property
+    def is_down(self) -> bool:
+        return self.failures >= MAX_FAILURES
+
+    @property
+    def max_requests(self) -> int:
+        """How many requests the endpoint may have at the same time."""
+        return 1 if self.is_down else CONCURRENCY
+
+    def failed(self, now_ms: int) -> None:
+        """Count a failure."""
+        self.failures += 1
+        self.failing_since = self.failing_since or now_ms
+        if self.is_down:
+            self.due_ms = now_ms + retry_wait_ms(self.failures - MAX_FAILURES + 1)
+
+    def reason_to_give_up(self, event: QueuedEvent, outcome: SendOutcome, now_ms: int) -> str | None:
+        """Return why the endpoint is disabled after a failure; None if it is not."""
+        if outcome.is_gone:
+            return GONE
+        if self.is_down and now_ms - self.failing_since >= GIVE_UP_MS:
+            return f"Every request failed for three days. The last one: {outcome.reason}"
+        if now_ms - event.first_attempt_at >= GIVE_UP_MS:
+            return f"An event of the type {event.type} failed for three days: {outcome.reason}"
+        return None
