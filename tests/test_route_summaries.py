@@ -71,6 +71,7 @@ FIRST_WORDS = frozenset(
         "Start",
         "Stop",
         "Stream",
+        "Suggest",
         "Suspend",
         "Switch",
         "Sync",

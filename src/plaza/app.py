@@ -51,6 +51,7 @@ from plaza.keyspace.proxy.service import Proxy
 from plaza.live import domain as live
 from plaza.live.viewers import ViewerAuthenticator
 from plaza.media import domain as media
+from plaza.search import domain as search
 from plaza.shop import domain as shop
 from plaza.shop.items import Items
 from plaza.social import domain as social
@@ -73,6 +74,7 @@ DOMAINS: tuple[Domain, ...] = (
     live.DOMAIN,
     caching.DOMAIN,
     shop.DOMAIN,
+    search.DOMAIN,
     webhooks.DOMAIN,
 )
 # Those of no domain.

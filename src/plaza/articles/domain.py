@@ -9,6 +9,7 @@ from plaza.articles.library import LIBRARY
 from plaza.articles.lists import ArticleLists
 from plaza.articles.personal_data import ArticlesPersonalData
 from plaza.articles.routes import route
+from plaza.articles.search_source import ArticleSearch
 from plaza.articles.service import Articles
 from plaza.core.domain import Core, Domain, Parts
 from plaza.core.paging import Snapshots
@@ -17,7 +18,12 @@ from plaza.core.paging import Snapshots
 def build(core: Core) -> Parts:
     articles = Articles(core.functions, core.clock, core.settings.voting_days)
     lists = ArticleLists(articles, GroupRankings(core.functions), Snapshots(core.valkey, core.clock))
-    return Parts([articles, lists], timers=timers(articles), personal_data=ArticlesPersonalData(articles))
+    return Parts(
+        [articles, lists],
+        timers=timers(articles),
+        personal_data=ArticlesPersonalData(articles),
+        search_sources=[ArticleSearch(articles)],
+    )
 
 
 DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS)

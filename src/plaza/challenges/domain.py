@@ -12,6 +12,7 @@ from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.recommendation.recommender import Recommender
 from plaza.challenges.routes import route
+from plaza.challenges.search_source import ChallengeSearch
 from plaza.challenges.service import Challenges
 from plaza.core.domain import Core, Domain, Parts
 from plaza.core.leases import Leases
@@ -20,8 +21,9 @@ from plaza.core.leases import Leases
 def build(core: Core) -> Parts:
     projections = ChallengeProjections(core.sql, core.functions, core.clock, core.settings.max_post_age)
     daily_job = DailyJob(projections, Leases(core.functions))
+    challenges = Challenges(core.sql, projections, core.clock)
     services = [
-        Challenges(core.sql, projections, core.clock),
+        challenges,
         ChallengePosts(core.sql, projections, core.clock),
         daily_job,
         Recommender(projections, core.provided.blocks),
@@ -31,6 +33,7 @@ def build(core: Core) -> Parts:
         services,
         timers=timers(daily_job),
         personal_data=ChallengesPersonalData(projections),
+        search_sources=[ChallengeSearch(core.sql, challenges)],
         inspectors=[ChallengesInspector(projections, daily_job)],
     )
 

@@ -102,10 +102,11 @@ class Challenges:
                 after = ids_in_table(self._sql, name, _ALL)
             else:
                 after = ids_in_table(self._sql, name, _PUBLIC_AND_OWN, viewer=actor.name)
-        paged = await page_by_position(name, page, after, self._read_many)
+        paged = await page_by_position(name, page, after, self.read_many)
         return ChallengesPage(paged.items, paged.pagination)
 
-    async def _read_many(self, ids: Sequence[str]) -> list[Challenge | None]:
+    async def read_many(self, ids: Sequence[str]) -> list[Challenge | None]:
+        """Challenges by id, None for an unknown one. Private ones are included. One query."""
         wanted = [int(id) for id in ids]
         found = {row.id: challenge_from_row(row) for row in await self._sql.fetch_all(_BY_IDS, ids=wanted)}
         return [found.get(id) for id in wanted]

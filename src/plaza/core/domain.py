@@ -23,6 +23,7 @@ from plaza.core.invariants import Inspector, Invariants
 from plaza.core.keyspace import Catalogue
 from plaza.core.pictures import PictureHost, Pictures
 from plaza.core.rate_limits import Limiter
+from plaza.core.search_source import SearchSource
 from plaza.core.security_log import SecurityLog
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
@@ -112,6 +113,7 @@ class Provided:
     pictures: Pictures | None = None
     picture_hosts: Mapping[str, PictureHost] = field(default_factory=dict)  # by kind of thing
     personal_data: Mapping[str, PersonalData] = field(default_factory=dict)  # by domain
+    search_sources: Sequence[SearchSource] = ()
 
     def merged(self, other: Provided) -> Provided:
         """Return these services and those of another domain."""
@@ -166,6 +168,7 @@ class Parts:
     # What every worker runs. They share the work between workers themselves.
     worker_loops: Mapping[str, Turn | WorkerLoop] = field(default_factory=dict)
     personal_data: PersonalData | None = None
+    search_sources: Sequence[SearchSource] = ()
     inspectors: Sequence[Inspector] = ()  # audit checks against data outside Valkey
     # Called before the connections close.
     on_close: Sequence[Callable[[], None]] = ()
@@ -197,6 +200,7 @@ def build_domains(core: Core, domains: Sequence[Domain]) -> list[Parts]:
     for domain in domains:
         part = domain.build(replace(core, provided=provided))
         provided = provided.merged(part.provided)
+        provided = replace(provided, search_sources=[*provided.search_sources, *part.search_sources])
         if part.personal_data is not None:
             provided = replace(provided, personal_data={**provided.personal_data, domain.name: part.personal_data})
         parts.append(part)

@@ -31,7 +31,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from plaza.core import keys as core
-from plaza.core.event_streams import EventStream, stream_of
+from plaza.core.event_streams import EventStream, all_streams, stream_of
 from plaza.core.functions import Functions, Library
 from plaza.core.sequences import pairs_to_dict
 from plaza.core.valkey import Arg, ReplyError
@@ -160,6 +160,17 @@ class Events:
         except ReplyError as error:
             if error.code != "BUSYGROUP":
                 raise
+
+    async def has_caught_up(self, name: str, group: str) -> bool:
+        """Whether a group has handled every event of a domain. False if the group has not started yet."""
+        for stream in all_streams(name):
+            try:
+                groups = await self._functions.valkey.call("XINFO", "GROUPS", stream.key, key=stream.key)
+            except ReplyError:  # there is no such stream
+                return False
+            if not any(found["name"] == group and not found["lag"] and not found["pending"] for found in groups):
+                return False
+        return True
 
     async def revive(self, stream: EventStream, dead_id: str) -> str | None:
         """Add a dead event to its stream again. Returns its new entry id, or None if there is no such event."""

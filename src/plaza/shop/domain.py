@@ -25,6 +25,7 @@ from plaza.shop.library import LIBRARY, SESSION_DATA
 from plaza.shop.order_history import OrderHistory
 from plaza.shop.personal_data import ShopPersonalData
 from plaza.shop.row_schedules import RowSchedules
+from plaza.shop.search_source import ItemSearch
 from plaza.shop.views import Views
 
 
@@ -57,6 +58,7 @@ def build(core: Core) -> Parts:
         timers=[*session_jobs.timers(sessions), *jobs.timers(item_views)],
         worker_loops={"shop.rows": rows.worker.copy_due},
         personal_data=ShopPersonalData(sessions, orders),
+        search_sources=[ItemSearch(core.sql, items)],
     )
 
 

@@ -28,6 +28,7 @@ from plaza.social.personal_data import SocialPersonalData
 from plaza.social.post_reader import PostReader
 from plaza.social.posts import Posts
 from plaza.social.relations import Relations
+from plaza.social.search_source import PostSearch, UserSearch
 from plaza.social.users import Users
 
 
@@ -61,6 +62,7 @@ def build(core: Core) -> Parts:
         Provided(passwords=credentials, blocks=relations, picture_hosts={AVATAR: avatars}),
         build_last=lambda provided: _build_last(core, passwords, credentials, personal_data, provided),
         personal_data=personal_data,
+        search_sources=[UserSearch(users), PostSearch(reader)],
         on_close=[passwords.close],
     )
 

@@ -1,0 +1,45 @@
+"""`plaza search …`: the search index."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from plaza.commands.base import SEE_HELP, add_command, with_plaza_logged
+
+if TYPE_CHECKING:
+    from plaza.commands.base import Commands
+
+
+def add_commands(commands: Commands) -> None:
+    about = "Maintain the search index."
+    search = commands.add_parser("search", help=about, description=about, epilog=SEE_HELP)
+    subcommands = search.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    rebuild = (
+        "IndexRebuild the search index from source data, beside a running server. It resumes after an interruption."
+    )
+    add_command(subcommands, "rebuild", _rebuild, rebuild, "plaza search rebuild")
+
+
+def _rebuild(given: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+    from plaza.search.rebuild import IndexRebuild
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description:<10} {task.completed:>12,.0f}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def show(kind: str, count: int) -> None:
+            if kind not in tasks:
+                tasks[kind] = bar.add_task(kind, total=None)
+            bar.update(tasks[kind], advance=count)
+
+        indexed = with_plaza_logged(lambda plaza: plaza.get(IndexRebuild).run(show), "search rebuild")
+    print("Indexed " + ", ".join(f"{count:,} {kind}" for kind, count in indexed.items()) + ".")
+    return 0

@@ -1,0 +1,95 @@
+"""What a domain offers to the search: the documents of one kind, and how a viewer sees them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, runtime_checkable
+
+import msgspec
+from sqlalchemy import BigInteger, Column, ColumnElement, bindparam, select
+
+from plaza.core.auth import Actor
+from plaza.core.sql import Sql
+from plaza.core.valkey import Valkey
+
+# Keys that a source yields at once.
+SCAN_BATCH: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class SearchDocument:
+    """What is indexed of one object."""
+
+    texts: Sequence[str]
+    author: str = ""  # for `from:name`
+    tags: Sequence[str] = ()
+    names: Sequence[str] = ()  # by which it is suggested, such as a username
+    created_ms: int = 0
+    weight: float = 0.0  # the higher, the better it ranks: followers, engagement, a score
+
+
+class SearchHit(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A result. `title` and `text` are what matched; `text` is an excerpt if it is long."""
+
+    id: str
+    title: str
+    text: str
+    url: str  # of its page
+    author: str | None = None
+    image: str | None = None
+    created_at: int | None = None
+    figures: dict[str, int | float | str] = {}  # what its kind counts, such as `followers` or `price`
+    # Only for admins who ask for them.
+    score: float | None = None
+    reasons: dict[str, float] | None = None
+
+
+class SearchSource(Protocol):
+    """The searchable objects of one kind. Their keys are texts, such as a username or a post's id."""
+
+    @property
+    def kind(self) -> str:
+        """The noun of its list in responses, such as `posts`."""
+
+    async def documents(self, keys: Sequence[str]) -> Mapping[str, SearchDocument]:
+        """Return what to index, by key. A key is missing if no user may find the object."""
+
+    def all_keys(self, after: str) -> AsyncIterator[Sequence[str]]:
+        """Return all keys in batches, oldest first. After an interruption, `after` is the last key of a batch."""
+
+    async def load(self, viewer: Actor | None, keys: Sequence[str]) -> Sequence[SearchHit | None]:
+        """Return objects as the viewer sees them; None for one that is deleted or hidden from the viewer."""
+
+    async def preferred(self, viewer: Actor, keys: Sequence[str]) -> set[str]:
+        """Return which objects the viewer sees first, such as users they follow."""
+
+    def changed_keys(self, event_type: str, subject: str, data: Mapping[str, Any]) -> Iterable[str]:
+        """Return the keys of objects that an event may have changed."""
+
+
+@runtime_checkable
+class TagSource(Protocol):
+    """Says which tags a viewer may see."""
+
+    async def visible_tags(self, viewer: Actor | None, tags: Sequence[str]) -> set[str]:
+        """Return the tags of which the viewer can see a post."""
+
+
+async def keys_in_sorted_set(valkey: Valkey, key: str, after: str) -> AsyncIterator[list[str]]:
+    """Yield the members of a sorted set in batches, lowest score first, from the one after `after` if it is there."""
+    rank = await valkey.call("ZRANK", key, after) if after else None
+    start = 0 if rank is None else rank + 1
+    while members := await valkey.call("ZRANGE", key, start, start + SCAN_BATCH - 1):
+        yield members
+        start += len(members)
+
+
+async def keys_in_table(sql: Sql, id: Column[Any], after: str, *where: ColumnElement[bool]) -> AsyncIterator[list[str]]:
+    """Yield the ids of a table in batches, oldest first, from the one after `after`."""
+    last = bindparam("last", type_=BigInteger)
+    statement = select(id).where(id > last, *where).order_by(id).limit(SCAN_BATCH)
+    keys = [after or "0"]
+    while rows := await sql.fetch_all(statement, last=int(keys[-1])):
+        keys = [str(row[0]) for row in rows]
+        yield keys

@@ -1,0 +1,53 @@
+"""`did you mean`: names of users and tags that resemble a word of a query."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from plaza.search.names import TAGS, NameIndex
+
+# Corrections that are tried for one word, the nearest first.
+MAX_TRIED: Final = 3
+MIN_CHARACTERS: Final = 3
+MAX_WORDS_CORRECTED: Final = 3
+
+_WORD = re.compile(r"(?P<mark>#|from:@?|@)?(?P<name>[^\s\"#@:]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """A query with one name corrected."""
+
+    text: str
+    kind: str
+    key: str
+
+
+class Corrections:
+    """Corrects the names in a query."""
+
+    def __init__(self, names: NameIndex) -> None:
+        self._names = names
+
+    async def suggest(self, text: str) -> list[Correction]:
+        """Return the query with one of its names corrected, the likeliest first. At most six statements."""
+        found: list[Correction] = []
+        for word in list(_words(text))[:MAX_WORDS_CORRECTED]:
+            for kind in _kinds(word["mark"]):
+                for name in (await self._names.similar(kind, word["name"]))[:MAX_TRIED]:
+                    corrected = text[: word.start("name")] + name.key + text[word.end("name") :]
+                    found.append(Correction(corrected, kind, name.key))
+        return found
+
+
+def _words(text: str) -> Iterator[re.Match[str]]:
+    return (word for word in _WORD.finditer(text) if len(word["name"]) >= MIN_CHARACTERS)
+
+
+def _kinds(mark: str | None) -> tuple[str, ...]:
+    if mark == "#":
+        return (TAGS,)
+    return ("users",) if mark else ("users", TAGS)

@@ -1,0 +1,203 @@
+"""The index: writes documents and finds them. The same on SQLite and PostgreSQL, but for the expression that matches.
+
+A document is written only if it changed, and its words only if they did: a like changes the weight alone. Writers take
+turns (SQLite has one writer; PostgreSQL gets a lock), so that the counts of tags stay exact.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Row, bindparam, column, delete, func, insert, select, table, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from plaza.core.search_source import SearchDocument
+from plaza.core.sql import Sql
+from plaza.search.match_expression import fts5_expression, tsquery_expression, tsvector_literal
+from plaza.search.names import NameIndex
+from plaza.search.query import Query
+from plaza.search.tables import SEARCH_DOCUMENT
+from plaza.search.terms import terms_of
+
+# The number of PostgreSQL's advisory lock for writers: "search" in ASCII.
+_WRITER_LOCK: Final = 0x736561726368
+
+# Characters of a candidate's terms that are read for its relevance: about 100 words.
+MAX_TERMS_READ: Final = 600
+
+_WORDS = table("search_words", column("rowid"), column("terms"))
+_CANDIDATES = (
+    select(
+        SEARCH_DOCUMENT.c.key,
+        SEARCH_DOCUMENT.c.author,
+        SEARCH_DOCUMENT.c.created_ms,
+        SEARCH_DOCUMENT.c.weight,
+        func.substr(SEARCH_DOCUMENT.c.terms, 1, MAX_TERMS_READ),
+    )
+    .join_from(_WORDS, SEARCH_DOCUMENT, SEARCH_DOCUMENT.c.id == _WORDS.c.rowid)
+    .limit(bindparam("count"))
+)
+_MATCHES: Final = {
+    "sqlite": _CANDIDATES.where(text("search_words MATCH :expression")),
+    "postgresql": _CANDIDATES.where(text("search_words.terms @@ CAST(:expression AS tsquery)")),
+}
+_BY_KEYS = select(SEARCH_DOCUMENT).where(
+    SEARCH_DOCUMENT.c.kind == bindparam("kind"), SEARCH_DOCUMENT.c.key.in_(bindparam("keys", expanding=True))
+)
+_BY_AUTHOR = select(SEARCH_DOCUMENT.c.key).where(
+    SEARCH_DOCUMENT.c.kind == bindparam("kind"), SEARCH_DOCUMENT.c.author == bindparam("author")
+)
+_COUNT = select(func.count()).select_from(SEARCH_DOCUMENT).where(SEARCH_DOCUMENT.c.kind == bindparam("kind"))
+_KEYS_AFTER = (
+    select(SEARCH_DOCUMENT.c.key)
+    .where(SEARCH_DOCUMENT.c.kind == bindparam("kind"), SEARCH_DOCUMENT.c.key > bindparam("after"))
+    .order_by(SEARCH_DOCUMENT.c.key)
+    .limit(bindparam("count"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchMatch:
+    """A document that matches a query."""
+
+    key: str
+    author: str
+    created_ms: int
+    weight: float
+    terms: str
+
+
+class SearchIndex:
+    """The documents of all kinds."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+        self.names = NameIndex(sql)
+        # FTS5 yields its rows in this order, so it stops as soon as it has enough.
+        self._newest = _MATCHES[sql.dialect].order_by(_WORDS.c.rowid.desc())
+        self._heaviest = _MATCHES[sql.dialect].order_by(SEARCH_DOCUMENT.c.weight.desc())
+        self._expression = fts5_expression if sql.dialect == "sqlite" else tsquery_expression
+
+    async def find(self, kind: str, query: Query, count: int, *, newest: bool = False) -> list[SearchMatch]:
+        """Return documents that match: the heaviest, or the newest. One statement."""
+        if query.is_empty:
+            return []
+        statement = self._newest if newest else self._heaviest
+        rows = await self._sql.fetch_all(statement, expression=self._expression(kind, query), count=count)
+        return [SearchMatch(*tuple(row)) for row in rows]
+
+    async def keys_by_author(self, kind: str, author: str) -> list[str]:
+        """Return the keys of an author's documents."""
+        return [row.key for row in await self._sql.fetch_all(_BY_AUTHOR, kind=kind, author=author)]
+
+    async def count(self, kind: str) -> int:
+        """Return the number of documents of a kind."""
+        (row,) = await self._sql.fetch_all(_COUNT, kind=kind)
+        return int(row[0])
+
+    async def keys_after(self, kind: str, after: str, count: int) -> list[str]:
+        """Return keys in their own order, for a scan of the whole index."""
+        return [row.key for row in await self._sql.fetch_all(_KEYS_AFTER, kind=kind, after=after, count=count)]
+
+    async def stored(self, kind: str, keys: Sequence[str]) -> dict[str, Row[Any]]:
+        """Return the rows of documents, by key."""
+        return {row.key: row for row in await self._sql.fetch_all(_BY_KEYS, kind=kind, keys=list(keys))}
+
+    async def differing(self, kind: str, documents: Mapping[str, SearchDocument | None]) -> list[str]:
+        """Return the keys whose documents are indexed differently, missing, or indexed although they are None."""
+        rows = {key: _row(kind, key, document) for key, document in documents.items() if document is not None}
+        return _changes(rows, await self.stored(kind, list(documents)), documents)
+
+    async def write(self, kind: str, documents: Mapping[str, SearchDocument | None]) -> list[str]:
+        """Index documents; None removes one. Returns the keys of those that changed. One transaction if any did."""
+        rows = {key: _row(kind, key, document) for key, document in documents.items() if document is not None}
+        if not await self.differing(kind, documents):
+            return []
+        async with self._sql.begin() as tx:
+            if self._sql.dialect == "postgresql":
+                await tx.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _WRITER_LOCK})
+            found = (await tx.execute(_BY_KEYS, {"kind": kind, "keys": list(documents)})).all()
+            stored = {row.key: row for row in found}
+            changed = _changes(rows, stored, documents)
+            await self._remove(tx, [stored[key].id for key in changed if key not in rows])
+            await self._insert(tx, [rows[key] for key in changed if key in rows and key not in stored])
+            for key in changed:
+                if key in rows and key in stored:
+                    await self._update(tx, stored[key], rows[key])
+            await self.names.update_owners(tx, kind, {key: documents[key] for key in changed})
+            await self.names.count_tags(tx, _tag_changes(changed, rows, stored))
+        return changed
+
+    async def _remove(self, tx: AsyncConnection, ids: Sequence[int]) -> None:
+        if ids:
+            await tx.execute(delete(SEARCH_DOCUMENT).where(SEARCH_DOCUMENT.c.id.in_(ids)))
+
+    async def _insert(self, tx: AsyncConnection, rows: Sequence[dict[str, Any]]) -> None:
+        if not rows:
+            return
+        inserted = await tx.execute(
+            insert(SEARCH_DOCUMENT).returning(SEARCH_DOCUMENT.c.id, SEARCH_DOCUMENT.c.terms), rows
+        )
+        await self._write_words(tx, [(row.id, row.terms) for row in inserted])
+
+    async def _update(self, tx: AsyncConnection, stored: Row[Any], row: dict[str, Any]) -> None:
+        # The words are the costly part of the index, so they are written only if they changed.
+        values = row if stored.terms != row["terms"] else {name: row[name] for name in row if name != "terms"}
+        await tx.execute(update(SEARCH_DOCUMENT).where(SEARCH_DOCUMENT.c.id == stored.id).values(values))
+        if "terms" in values:
+            await self._write_words(tx, [(stored.id, row["terms"])])
+
+    async def _write_words(self, tx: AsyncConnection, documents: Sequence[tuple[int, str]]) -> None:
+        """Write the words of documents. On SQLite, triggers have done it."""
+        if self._sql.dialect == "postgresql":
+            await tx.execute(_WRITE_WORDS, [{"id": id, "terms": tsvector_literal(terms)} for id, terms in documents])
+
+
+_WRITE_WORDS = text(
+    "INSERT INTO search_words (rowid, terms) VALUES (:id, CAST(:terms AS tsvector)) "
+    "ON CONFLICT (rowid) DO UPDATE SET terms = excluded.terms"
+)
+
+
+def _row(kind: str, key: str, document: SearchDocument) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "key": key,
+        "author": document.author,
+        "created_ms": document.created_ms,
+        "weight": float(document.weight),
+        "tags": ",".join(document.tags),
+        "terms": terms_of(kind, document),
+    }
+
+
+def _changes(
+    rows: Mapping[str, dict[str, Any]], stored: Mapping[str, Row[Any]], documents: Mapping[str, SearchDocument | None]
+) -> list[str]:
+    """Return the keys whose stored row differs from the wanted one."""
+    return [key for key in documents if not _is_stored(rows.get(key), stored.get(key))]
+
+
+def _is_stored(row: dict[str, Any] | None, stored: Row[Any] | None) -> bool:
+    if row is None or stored is None:
+        return row is None and stored is None
+    found = stored._mapping
+    return all(found[name] == value for name, value in row.items())
+
+
+def _tag_changes(
+    keys: Sequence[str], rows: Mapping[str, dict[str, Any]], stored: Mapping[str, Row[Any]]
+) -> Counter[str]:
+    """Return by how much the number of documents with a tag changes."""
+    counts: Counter[str] = Counter()
+    for key in keys:
+        counts.update(_tags(rows[key]["tags"] if key in rows else ""))
+        counts.subtract(_tags(stored[key].tags if key in stored else ""))
+    return Counter({tag: count for tag, count in counts.items() if count})
+
+
+def _tags(joined: str) -> list[str]:
+    return [tag for tag in joined.split(",") if tag]

@@ -1,0 +1,66 @@
+"""What the audit checks: a sample of the index has what the sources have."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Final
+
+from plaza.core.events import Events
+from plaza.core.invariants import Violation
+from plaza.search.indexer import Indexer
+from plaza.search.jobs import GROUP, STREAMS
+from plaza.search.tables import SEARCH_DOCUMENT
+
+# Documents of each kind that are checked; all of them if there are fewer.
+SAMPLE: Final = 2_000
+BATCH: Final = 500
+
+
+class SearchInspector:
+    """Compares the index with its sources.
+
+    While events wait for the index, it is behind, and nothing is wrong. What differs is compared twice, because an
+    event may be on its way.
+    """
+
+    def __init__(self, indexer: Indexer, events: Events) -> None:
+        self._indexer = indexer
+        self._events = events
+
+    async def inspect(self) -> AsyncIterator[Violation]:
+        """Yield documents that are missing, outdated, or of something that no longer exists."""
+        for stream in STREAMS:
+            if not await self._events.has_caught_up(stream, GROUP):
+                return
+        for kind, source in self._indexer.sources.items():
+            share = SAMPLE / max(await self._indexer.index.count(kind), SAMPLE)
+            async for keys in source.all_keys(""):
+                for key in await self._outdated(kind, _sample(keys, share)):
+                    yield _violation(kind, key, "differs from its source")
+            last = ""
+            while indexed := await self._indexer.index.keys_after(kind, last, BATCH):
+                last = indexed[-1]
+                for key in await self._outdated(kind, _sample(indexed, share)):
+                    yield _violation(kind, key, "is of something that no longer exists or has changed")
+
+    async def repair(self, fault: Violation) -> None:
+        """Index the object as it is now."""
+        await self._indexer.refresh(fault.key, [fault.member])
+
+    async def _outdated(self, kind: str, keys: Sequence[str]) -> list[str]:
+        """Return the keys whose documents differ from their source at two readings in a row."""
+        for _ in range(2):
+            if not keys:
+                return []
+            documents = await self._indexer.sources[kind].documents(keys)
+            keys = await self._indexer.index.differing(kind, {key: documents.get(key) for key in keys})
+        return list(keys)
+
+
+def _sample(keys: Iterable[str], share: float) -> list[str]:
+    return [key for key in keys if random.random() < share]
+
+
+def _violation(kind: str, key: str, says: str) -> Violation:
+    return Violation(str(SEARCH_DOCUMENT.name), "index", kind, key, says, f"index {key} again")

@@ -1,0 +1,59 @@
+"""A query in the database's own language: FTS5's, or PostgreSQL's `tsquery`.
+
+Only terms enter the expression, never what the user typed. Terms are letters, digits, marks and characters for private
+use, so no syntax of the database gets through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plaza.search.query import Phrase, Query
+from plaza.search.terms import AUTHOR, KIND, TAG, marked
+
+
+def fts5_expression(kind: str, query: Query) -> str:
+    """Return the expression for `search_words MATCH`."""
+    wanted = [f'"{name}"' for name in _names(kind, query)]
+    wanted += [_fts5_phrase(phrase) for phrase in query.phrases]
+    expression = " AND ".join(wanted)
+    if query.excluded:
+        expression = f"({expression}) NOT ({' OR '.join(map(_fts5_phrase, query.excluded))})"
+    return expression
+
+
+def _fts5_phrase(phrase: Phrase) -> str:
+    return f'"{" ".join(phrase.words)}"' + (" *" if phrase.is_prefix else "")
+
+
+def tsquery_expression(kind: str, query: Query) -> str:
+    """Return the expression to cast to `tsquery`."""
+    wanted = [f"'{name}'" for name in _names(kind, query)]
+    wanted += [_tsquery_phrase(phrase) for phrase in query.phrases]
+    return " & ".join([*wanted, *(f"!{_tsquery_phrase(phrase)}" for phrase in query.excluded)])
+
+
+def _tsquery_phrase(phrase: Phrase) -> str:
+    words = [f"'{word}'" for word in phrase.words]
+    if phrase.is_prefix:
+        words[-1] += ":*"
+    return f"({' <-> '.join(words)})"
+
+
+def _names(kind: str, query: Query) -> list[str]:
+    """Return the terms for the kind, the tags and the authors."""
+    tags = [marked(TAG, tag) for tag in query.tags]
+    return [marked(KIND, kind), *tags, *(marked(AUTHOR, author) for author in query.authors)]
+
+
+def tsvector_literal(terms: str) -> str:
+    """Return the terms of a document as text to cast to `tsvector`, with positions."""
+    positions: dict[str, list[int]] = {}
+    for position, term in enumerate(terms.split(" "), 1):
+        positions.setdefault(term, []).append(position)
+    return " ".join(f"'{term}':{_positions(found)}" for term, found in positions.items())
+
+
+def _positions(found: Sequence[int]) -> str:
+    # PostgreSQL keeps at most 255 positions of a word.
+    return ",".join(str(position) for position in found[:255])

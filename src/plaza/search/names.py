@@ -1,0 +1,178 @@
+"""Names by which users and tags are suggested, and corrected if a letter is wrong.
+
+A name is folded. Its owner is a user's key or a tag. Trigrams find names that resemble each other; the distance between
+two names decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Table, bindparam, delete, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from plaza.core.search_source import SearchDocument
+from plaza.core.sql import Sql
+from plaza.search.tables import SEARCH_NAME, SEARCH_TRIGRAM
+from plaza.search.words import fold
+
+TAGS: Final = "tags"
+MAX_NAME_CHARACTERS: Final = 100
+
+# Names of at most so many characters are corrected by one letter, longer ones by two.
+SHORT_NAME: Final = 4
+# Names with the most trigrams in common, of which the nearest is chosen.
+MAX_SIMILAR: Final = 50
+
+_BY_PREFIX = (
+    select(SEARCH_NAME.c.name, SEARCH_NAME.c.key, SEARCH_NAME.c.weight)
+    .where(
+        SEARCH_NAME.c.kind == bindparam("kind"),
+        SEARCH_NAME.c.name >= bindparam("prefix"),
+        SEARCH_NAME.c.name < bindparam("end"),
+    )
+    .order_by(SEARCH_NAME.c.weight.desc(), SEARCH_NAME.c.name)
+    .limit(bindparam("count"))
+)
+_BY_TRIGRAMS = (
+    select(SEARCH_TRIGRAM.c.name)
+    .where(
+        SEARCH_TRIGRAM.c.kind == bindparam("kind"),
+        SEARCH_TRIGRAM.c.trigram.in_(bindparam("trigrams", expanding=True)),
+    )
+    .group_by(SEARCH_TRIGRAM.c.name)
+    .order_by(func.count().desc())
+    .limit(MAX_SIMILAR)
+)
+_OWNERS = select(SEARCH_NAME.c.name, SEARCH_NAME.c.key, SEARCH_NAME.c.weight).where(
+    SEARCH_NAME.c.kind == bindparam("kind"), SEARCH_NAME.c.name.in_(bindparam("names", expanding=True))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name and its owner."""
+
+    name: str
+    key: str
+    weight: float
+
+
+class NameIndex:
+    """The names of users and tags."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    async def by_prefix(self, kind: str, prefix: str, count: int) -> list[Name]:
+        """Return names that begin with a prefix, the heaviest first. One statement."""
+        start = fold(prefix)[:MAX_NAME_CHARACTERS]
+        end = start + chr(0x10FFFF)
+        rows = await self._sql.fetch_all(_BY_PREFIX, kind=kind, prefix=start, end=end, count=count)
+        return [Name(row.name, row.key, row.weight) for row in rows]
+
+    async def similar(self, kind: str, word: str) -> list[Name]:
+        """Return names that differ from a word by one or two letters, the nearest first. Two statements."""
+        wanted = fold(word)[:MAX_NAME_CHARACTERS]
+        limit = max_distance(wanted)
+        rows = await self._sql.fetch_all(_BY_TRIGRAMS, kind=kind, trigrams=sorted(trigrams_of(wanted)))
+        distances = {row.name: distance(wanted, row.name, limit) for row in rows}
+        near = [name for name, differing in distances.items() if 0 < differing <= limit]
+        if not near:
+            return []
+        rows = await self._sql.fetch_all(_OWNERS, kind=kind, names=near)
+        owners = [Name(row.name, row.key, row.weight) for row in rows]
+        return sorted(owners, key=lambda owner: (distances[owner.name], -owner.weight, owner.name))
+
+    async def update_owners(
+        self, tx: AsyncConnection, kind: str, documents: Mapping[str, SearchDocument | None]
+    ) -> None:
+        """Replace the names of documents of a kind."""
+        names = {key: _names(document) for key, document in documents.items()}
+        if not any(names.values()) and None not in documents.values():
+            return  # a kind without names, such as posts
+        owned = (SEARCH_NAME.c.kind == kind, SEARCH_NAME.c.key.in_(list(names)))
+        gone = (await tx.execute(delete(SEARCH_NAME).where(*owned).returning(SEARCH_NAME.c.name))).scalars().all()
+        rows = [
+            {"kind": kind, "name": name, "key": key, "weight": float(document.weight)}
+            for key, document in documents.items()
+            if document is not None
+            for name in names[key]
+        ]
+        if rows:
+            await tx.execute(insert(SEARCH_NAME), rows)
+        await self._update_trigrams(tx, kind, {*gone, *(name for each in names.values() for name in each)})
+
+    async def count_tags(self, tx: AsyncConnection, changes: Mapping[str, int]) -> None:
+        """Change the number of documents of tags. A tag of no document is removed."""
+        for tag, change in sorted(changes.items()):
+            key = tag[:MAX_NAME_CHARACTERS]
+            mine = (SEARCH_NAME.c.kind == TAGS, SEARCH_NAME.c.key == key)
+            changed = await tx.execute(update(SEARCH_NAME).where(*mine).values(weight=SEARCH_NAME.c.weight + change))
+            if not changed.rowcount and change > 0:
+                values = {"kind": TAGS, "name": fold(key), "key": key, "weight": float(change)}
+                await tx.execute(insert(SEARCH_NAME).values(values))
+        if changes:
+            await tx.execute(delete(SEARCH_NAME).where(SEARCH_NAME.c.kind == TAGS, SEARCH_NAME.c.weight <= 0))
+            await self._update_trigrams(tx, TAGS, {fold(tag[:MAX_NAME_CHARACTERS]) for tag in changes})
+
+    async def _update_trigrams(self, tx: AsyncConnection, kind: str, names: set[str]) -> None:
+        """Give names in use their trigrams, and remove those of the others."""
+        if not names:
+            return
+        used = await _present(tx, SEARCH_NAME, kind, names)
+        known = await _present(tx, SEARCH_TRIGRAM, kind, names)
+        if unused := known - used:
+            stale = (SEARCH_TRIGRAM.c.kind == kind, SEARCH_TRIGRAM.c.name.in_(unused))
+            await tx.execute(delete(SEARCH_TRIGRAM).where(*stale))
+        rows = [
+            {"kind": kind, "trigram": trigram, "name": name}
+            for name in sorted(used - known)
+            for trigram in sorted(trigrams_of(name))
+        ]
+        if rows:
+            await tx.execute(insert(SEARCH_TRIGRAM), rows)
+
+
+async def _present(tx: AsyncConnection, table: Table, kind: str, names: set[str]) -> set[str]:
+    """Return which names a table has."""
+    found = select(table.c.name).where(table.c.kind == kind, table.c.name.in_(names)).distinct()
+    return set((await tx.execute(found)).scalars())
+
+
+def _names(document: SearchDocument | None) -> list[str]:
+    if document is None:
+        return []
+    return sorted({fold(name)[:MAX_NAME_CHARACTERS] for name in document.names if fold(name)})
+
+
+def trigrams_of(name: str) -> set[str]:
+    """Return the trigrams of a name. Spaces mark its ends, so that the first letters count more."""
+    padded = f"  {name} "
+    return {padded[i : i + 3] for i in range(len(padded) - 2)}
+
+
+def max_distance(name: str) -> int:
+    """Return how many letters of a name may be wrong."""
+    return 1 if len(name) <= SHORT_NAME else 2
+
+
+def distance(a: str, b: str, limit: int) -> int:
+    """Return how many letters differ: added, missing, replaced, or two swapped. `limit + 1` if more than `limit`."""
+    if abs(len(a) - len(b)) > limit:
+        return limit + 1
+    before: list[int] = []
+    previous = list(range(len(b) + 1))
+    for i, letter in enumerate(a, 1):
+        current = [i]
+        for j, other in enumerate(b, 1):
+            best = min(previous[j] + 1, current[-1] + 1, previous[j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == b[j - 2] and a[i - 2] == other:
+                best = min(best, before[j - 2] + 1)
+            current.append(best)
+        if min(current) > limit:
+            return limit + 1
+        before, previous = previous, current
+    return previous[-1]

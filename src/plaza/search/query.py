@@ -1,0 +1,77 @@
+"""Parses what a user types: words, `"phrases"`, `-not`, `#tag`, `from:name`.
+
+Every text is a valid query. A part that does not follow the syntax, such as a single quotation mark, is read as words.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from plaza.search.words import fold, is_unspaced, words_of
+
+MAX_QUERY_CHARACTERS: Final = 100
+# Conditions of one query, so that a text of single characters stays cheap.
+MAX_CONDITIONS: Final = 16
+# A shorter word must match as it is: `a*` would match every tenth document.
+MIN_PREFIX_CHARACTERS: Final = 2
+
+_PARTS = re.compile(r'-?"[^"]*"|\S+')
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """Words that follow each other. The last one may be the beginning of a longer word."""
+
+    words: tuple[str, ...]
+    is_prefix: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """The conditions of a search. All must hold; the order of words does not matter."""
+
+    phrases: tuple[Phrase, ...] = ()
+    excluded: tuple[Phrase, ...] = ()
+    tags: tuple[str, ...] = ()
+    authors: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is searched for. A query of exclusions alone is empty."""
+        return not (self.phrases or self.tags or self.authors)
+
+    @property
+    def words(self) -> list[str]:
+        """The words that a result contains, for highlighting."""
+        return [word for phrase in self.phrases for word in phrase.words]
+
+
+def parse_query(text: str) -> Query:
+    """Return the query of a text. Text beyond `MAX_QUERY_CHARACTERS` is ignored."""
+    phrases: list[Phrase] = []
+    excluded: list[Phrase] = []
+    tags: list[str] = []
+    authors: list[str] = []
+    for part in _PARTS.findall(text[:MAX_QUERY_CHARACTERS])[:MAX_CONDITIONS]:
+        if part.startswith("#") and (tag := fold(part[1:])):
+            tags.append(tag)
+        elif part[:5].casefold() == "from:" and (name := fold(part[5:].removeprefix("@"))):
+            authors.append(name)
+        elif part.startswith("-") and len(part) > 1:
+            excluded += _phrases(part[1:], prefixes=False)
+        else:
+            phrases += _phrases(part, prefixes=True)
+    return Query(tuple(phrases[:MAX_CONDITIONS]), tuple(excluded[:MAX_CONDITIONS]), tuple(tags), tuple(authors))
+
+
+def _phrases(part: str, *, prefixes: bool) -> list[Phrase]:
+    """Return the phrase of one part: `"…"`, a word, or words that follow each other such as `well-known`."""
+    words = tuple(words_of(part))
+    if not words:
+        return []
+    quoted = len(part) > 1 and part.startswith('"') and part.endswith('"')
+    last = words[-1]
+    is_prefix = prefixes and not quoted and len(last) >= MIN_PREFIX_CHARACTERS and not is_unspaced(last)
+    return [Phrase(words, is_prefix)]

@@ -1,0 +1,58 @@
+"""Rebuilds the index from source data, beside a running server. An interrupted rebuild goes on where it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from sqlalchemy import delete, select
+
+from plaza.core.sql import Sql
+from plaza.search.indexer import Indexer
+from plaza.search.tables import SEARCH_REBUILD
+
+# Keys of the index that are checked at once for objects that no longer exist.
+CHECK_BATCH: Final = 500
+
+# Gets the kind and the number of keys that were processed.
+Show = Callable[[str, int], None]
+
+
+class IndexRebuild:
+    """Indexes everything again, kind by kind."""
+
+    def __init__(self, sql: Sql, indexer: Indexer) -> None:
+        self._sql = sql
+        self._indexer = indexer
+
+    async def run(self, show: Show = lambda kind, count: None) -> dict[str, int]:
+        """Index all objects, and remove from the index what no longer exists. Returns the documents by kind."""
+        for kind in self._indexer.sources:
+            after, is_done = await self._position(kind)
+            if not is_done:
+                await self._rebuild_kind(kind, after, show)
+        async with self._sql.begin() as tx:
+            await tx.execute(delete(SEARCH_REBUILD))
+        return {kind: await self._indexer.index.count(kind) for kind in self._indexer.sources}
+
+    async def _rebuild_kind(self, kind: str, after: str, show: Show) -> None:
+        async for keys in self._indexer.sources[kind].all_keys(after):
+            await self._indexer.refresh(kind, keys)
+            if keys:
+                await self._save(kind, keys[-1])
+            show(kind, len(keys))
+        last = ""
+        while keys := await self._indexer.index.keys_after(kind, last, CHECK_BATCH):
+            await self._indexer.refresh(kind, keys)
+            last = keys[-1]
+        await self._save(kind, last, done=True)
+
+    async def _position(self, kind: str) -> tuple[str, bool]:
+        row = await self._sql.fetch_all(select(SEARCH_REBUILD).where(SEARCH_REBUILD.c.kind == kind))
+        return (row[0].after, bool(row[0].done)) if row else ("", False)
+
+    async def _save(self, kind: str, after: str, *, done: bool = False) -> None:
+        values = {"after": after, "done": int(done)}
+        statement = self._sql.insert(SEARCH_REBUILD).values(kind=kind, **values)
+        async with self._sql.begin() as tx:
+            await tx.execute(statement.on_conflict_do_update(index_elements=["kind"], set_=values))

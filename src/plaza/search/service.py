@@ -1,0 +1,165 @@
+"""Search: finds candidates in the index, ranks them, and shows those that the viewer may see.
+
+The index only proposes. Every result is read from source data for the viewer before it is shown, so what was deleted,
+banned or blocked a moment ago does not appear, whatever the index still has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from plaza.core.auth import Actor
+from plaza.core.clock import Clock
+from plaza.core.errors import Invalid
+from plaza.core.paging import Page, PageResult, Snapshots
+from plaza.core.search_source import SearchHit, SearchSource, TagSource
+from plaza.search.corrections import Correction, Corrections
+from plaza.search.index import SearchIndex
+from plaza.search.model import KINDS, Kind, SearchQuery, SearchResults, SuggestedTag, Suggestions
+from plaza.search.names import TAGS, Name
+from plaza.search.query import Query, parse_query
+from plaza.search.ranking import RankedResult, rank
+from plaza.search.words import fold
+
+# Matches that are ranked: the newest posts, the heaviest of other kinds. Ranking so many takes about 2 ms.
+MAX_CANDIDATES: Final = 400
+BEST_OF_EACH: Final = 5
+MAX_SUGGESTIONS: Final = 8
+# Names read for suggestions. Some belong to one user, and some are hidden from the viewer.
+MAX_NAMES_READ: Final = 4 * MAX_SUGGESTIONS
+
+
+class Search:
+    """Searches all kinds for a viewer."""
+
+    def __init__(
+        self,
+        index: SearchIndex,
+        sources: Mapping[str, SearchSource],
+        tags: TagSource | None,
+        snapshots: Snapshots,
+        clock: Clock,
+    ) -> None:
+        self._index = index
+        self._sources = sources
+        self._tags = tags
+        self._snapshots = snapshots
+        self._clock = clock
+        self._corrections = Corrections(index.names)
+
+    async def search(self, viewer: Actor | None, request: SearchQuery) -> SearchResults:
+        """Return a page of one kind, or the best of each."""
+        query = parse_query(request.q)
+        explain = request.explain and viewer is not None and viewer.is_admin
+        if request.type is None:
+            results = await self._best_of_each(viewer, query, explain)
+        else:
+            paged = await self.page(viewer, request.type, request.q, request, explain=explain)
+            results = SearchResults(pagination=paged.pagination)
+            setattr(results, request.type, paged.items)
+        if not any(getattr(results, kind) for kind in KINDS):
+            results.did_you_mean = await self._did_you_mean(viewer, request.q)
+        return results
+
+    async def page(
+        self, viewer: Actor | None, kind: Kind, text: str, page: Page, *, explain: bool = False
+    ) -> PageResult[SearchHit]:
+        """Return a page of one kind, best first. One statement, then as many round trips as the source takes."""
+        if kind not in self._sources:
+            raise Invalid("is not a kind that can be searched here", field="type")
+        query = parse_query(text)
+        ranked: dict[str, RankedResult] = {}
+
+        async def first_keys(count: int) -> list[str]:
+            results = await self._ranked(viewer, kind, query)
+            ranked.update({result.key: result for result in results})
+            return [result.key for result in results[:count]]
+
+        async def load(keys: Sequence[str]) -> list[SearchHit | None]:
+            hits = await self._sources[kind].load(viewer, keys)
+            if not explain:
+                return list(hits)
+            return [hit and _explained(hit, ranked.get(key)) for key, hit in zip(keys, hits, strict=True)]
+
+        name = f"search {kind} {viewer.name if viewer else ''} {text}"
+        return await self._snapshots.page(name, page, first_keys, load)
+
+    async def suggest(self, viewer: Actor | None, text: str) -> Suggestions:
+        """Return users and tags whose names begin with a text. Two statements and two round trips."""
+        typed = text.strip()
+        prefix = typed.lstrip("@#")
+        if not prefix:
+            return Suggestions([], [])
+        users = await self._suggested_users(viewer, prefix) if not typed.startswith("#") else []
+        tags = await self._suggested_tags(viewer, prefix) if not typed.startswith("@") else []
+        return Suggestions(users, tags)
+
+    async def _best_of_each(self, viewer: Actor | None, query: Query, explain: bool) -> SearchResults:
+        kinds = [kind for kind in KINDS if kind in self._sources]
+        found = await asyncio.gather(*(self._best(viewer, kind, query, explain) for kind in kinds))
+        results = SearchResults()
+        for kind, hits in zip(kinds, found, strict=True):
+            setattr(results, kind, hits)
+        return results
+
+    async def _best(self, viewer: Actor | None, kind: Kind, query: Query, explain: bool) -> list[SearchHit]:
+        ranked = await self._ranked(viewer, kind, query)
+        found: list[SearchHit] = []
+        for start in range(0, len(ranked), 4 * BEST_OF_EACH):
+            batch = ranked[start : start + 4 * BEST_OF_EACH]
+            hits = await self._sources[kind].load(viewer, [result.key for result in batch])
+            pairs = zip(hits, batch, strict=True)
+            found += [_explained(hit, result) if explain else hit for hit, result in pairs if hit is not None]
+            if len(found) >= BEST_OF_EACH:
+                break
+        return found[:BEST_OF_EACH]
+
+    async def _ranked(self, viewer: Actor | None, kind: Kind, query: Query) -> list[RankedResult]:
+        candidates = await self._index.find(kind, query, MAX_CANDIDATES, newest=kind == "posts")
+        keys = [candidate.key for candidate in candidates]
+        preferred = await self._sources[kind].preferred(viewer, keys) if viewer is not None and keys else set()
+        return rank(kind, candidates, query, self._clock.now_ms(), preferred)
+
+    async def _suggested_users(self, viewer: Actor | None, prefix: str) -> list[SearchHit]:
+        if "users" not in self._sources:
+            return []
+        names = await self._index.names.by_prefix("users", prefix, MAX_NAMES_READ)
+        keys = list(dict.fromkeys(name.key for name in _exact_first(names, prefix)))
+        hits = await self._sources["users"].load(viewer, keys)
+        return [hit for hit in hits if hit is not None][:MAX_SUGGESTIONS]
+
+    async def _suggested_tags(self, viewer: Actor | None, prefix: str) -> list[SuggestedTag]:
+        if self._tags is None:
+            return []
+        names = _exact_first(await self._index.names.by_prefix(TAGS, prefix, MAX_NAMES_READ), prefix)
+        visible = await self._tags.visible_tags(viewer, [name.key for name in names])
+        return [SuggestedTag(name.key, int(name.weight)) for name in names if name.key in visible][:MAX_SUGGESTIONS]
+
+    async def _did_you_mean(self, viewer: Actor | None, text: str) -> str | None:
+        """Return the query with one name or tag corrected to one that the viewer may see."""
+        for correction in await self._corrections.suggest(text):
+            if await self._is_visible(viewer, correction):
+                return correction.text
+        return None
+
+    async def _is_visible(self, viewer: Actor | None, correction: Correction) -> bool:
+        if correction.kind == TAGS:
+            return self._tags is not None and bool(await self._tags.visible_tags(viewer, [correction.key]))
+        return any(await self._sources["users"].load(viewer, [correction.key]))
+
+
+def _explained(hit: SearchHit, result: RankedResult | None) -> SearchHit:
+    """Return a result with its score. A later page reads a snapshot, which has no scores."""
+    if result is None:
+        return hit
+    return msgspec.structs.replace(hit, score=result.score, reasons=result.reasons)
+
+
+def _exact_first(names: Sequence[Name], prefix: str) -> list[Name]:
+    """Put a name that was typed in full before longer ones; otherwise keep the order by weight."""
+    typed = fold(prefix)
+    return sorted(names, key=lambda name: name.name != typed)

@@ -1,0 +1,156 @@
+"""Social's part of the search: users and posts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from plaza.core.auth import Actor
+from plaza.core.search_source import SCAN_BATCH, SearchDocument, SearchHit, keys_in_sorted_set
+from plaza.core.valkey import scan_pages
+from plaza.social.keys import AUTH_USER, CATALOGUE, EXPLORE_FEED, HASHTAG_POSTS, USER, USER_FOLLOWING
+from plaza.social.model import FeedItem, User, points
+from plaza.social.post_reader import PostReader, ReadView
+from plaza.social.users import Users
+
+# Newest posts of a tag that are checked for one that the viewer may see.
+POSTS_CHECKED_PER_TAG: Final = 20
+
+
+class UserSearch:
+    """Users, by username, display name and bio.
+
+    Suspended users stay in the index and are left out when results are read, so the end of a suspension changes nothing
+    in the index. The same holds for their posts.
+    """
+
+    kind: Final = "users"
+
+    def __init__(self, users: Users) -> None:
+        self._users = users
+        self._valkey = users.valkey
+
+    async def documents(self, keys: Sequence[str]) -> dict[str, SearchDocument]:
+        """Return the public profiles. One round trip."""
+        found = await self._users.public_profiles(None, keys)
+        return {user.username: _user_document(user) for user in found if user is not None}
+
+    async def all_keys(self, after: str) -> AsyncIterator[Sequence[str]]:
+        """Yield all usernames. Registries lack admins, so profiles are scanned, in no order."""
+        for node in self._valkey.primaries():
+            async for page in scan_pages(node, "SCAN", match=USER("*"), count=SCAN_BATCH, type="hash"):
+                matches = [CATALOGUE.match(key) for key in page]
+                yield [match.parts[0] for match in matches if match is not None and match.key is USER]
+
+    async def load(self, viewer: Actor | None, keys: Sequence[str]) -> list[SearchHit | None]:
+        """Return users that the viewer may see. Two round trips."""
+        users = await self._not_suspended(keys, await self._users.public_profiles(viewer, keys))
+        return [None if user is None else _user_hit(user) for user in users]
+
+    async def preferred(self, viewer: Actor, keys: Sequence[str]) -> set[str]:
+        """Return the users that the viewer follows. One round trip."""
+        flags = await self._valkey.call("SMISMEMBER", USER_FOLLOWING(viewer.name), *keys)
+        return {name for name, follows in zip(keys, flags, strict=True) if follows}
+
+    def changed_keys(self, event_type: str, subject: str, data: Mapping[str, Any]) -> Iterable[str]:
+        if not event_type.startswith("user."):
+            return ()
+        return {value for value in data.values() if isinstance(value, str)}
+
+    async def _not_suspended(self, names: Sequence[str], users: Sequence[User | None]) -> list[User | None]:
+        suspended = await self._valkey.batch([("HEXISTS", AUTH_USER(name), "suspended_at") for name in names])
+        return [None if gone else user for user, gone in zip(users, suspended, strict=True)]
+
+
+class PostSearch:
+    """Posts, by their text and tags."""
+
+    kind: Final = "posts"
+
+    def __init__(self, reader: PostReader) -> None:
+        self._reader = reader
+        self._valkey = reader.valkey
+
+    async def documents(self, keys: Sequence[str]) -> dict[str, SearchDocument]:
+        """Return posts that are not banned. Up to two round trips."""
+        items = await self._reader.items(ReadView(None, users=False), keys, listed=False)
+        return {item.post.id: _post_document(item) for item in items if item is not None}
+
+    def all_keys(self, after: str) -> AsyncIterator[Sequence[str]]:
+        """Return the ids of all posts that are not banned, oldest first."""
+        return keys_in_sorted_set(self._valkey, EXPLORE_FEED(), after)
+
+    async def load(self, viewer: Actor | None, keys: Sequence[str]) -> list[SearchHit | None]:
+        """Return posts that the viewer may see. Up to three round trips."""
+        return [None if item is None else _post_hit(item) for item in await self._visible(viewer, keys)]
+
+    async def preferred(self, viewer: Actor, keys: Sequence[str]) -> set[str]:
+        """No post comes first: whose it is counts less than what it says."""
+        return set()
+
+    def changed_keys(self, event_type: str, subject: str, data: Mapping[str, Any]) -> Iterable[str]:
+        return (data["post"],) if event_type.startswith(("post.", "comment.")) and "post" in data else ()
+
+    async def visible_tags(self, viewer: Actor | None, tags: Sequence[str]) -> set[str]:
+        """Return the tags of which the viewer can see one of the newest posts. Four round trips."""
+        ids_of_each = await self._valkey.batch(
+            [("ZRANGE", HASHTAG_POSTS(tag), 0, POSTS_CHECKED_PER_TAG - 1, "REV") for tag in tags]
+        )
+        ids = sorted({id for found in ids_of_each for id in found})
+        items = await self._visible(viewer, ids)
+        visible = {item.post.id for item in items if item is not None}
+        return {tag for tag, found in zip(tags, ids_of_each, strict=True) if visible.intersection(found)}
+
+    async def _visible(self, viewer: Actor | None, ids: Sequence[str]) -> list[FeedItem | None]:
+        items = await self._reader.items(ReadView(viewer, feed=False), ids, listed=False)
+        authors = sorted({item.post.user_id for item in items if item is not None})
+        flags = await self._valkey.batch([("HEXISTS", AUTH_USER(name), "suspended_at") for name in authors])
+        suspended = {name for name, flag in zip(authors, flags, strict=True) if flag}
+        return [None if item is None or item.post.user_id in suspended else item for item in items]
+
+
+def _user_document(user: User) -> SearchDocument:
+    return SearchDocument(
+        texts=[user.username, user.display_name, user.bio],
+        author=user.username,
+        names=[user.username, user.display_name, *user.display_name.split()],
+        created_ms=user.created_at,
+        weight=user.followerCount,
+    )
+
+
+def _user_hit(user: User) -> SearchHit:
+    return SearchHit(
+        id=user.username,
+        title=user.display_name or user.username,
+        text=user.bio,
+        url=f"/app/people/{user.username}",
+        image=user.avatar or None,
+        created_at=user.created_at,
+        figures={"followers": user.followerCount, "posts": user.postCount},
+    )
+
+
+def _post_document(item: FeedItem) -> SearchDocument:
+    post = item.post
+    return SearchDocument(
+        texts=[post.content],
+        author=post.user_id,
+        tags=post.hashtags,
+        created_ms=post.created_at,
+        weight=points(post.likesCount, post.commentsCount, post.bookmarksCount),
+    )
+
+
+def _post_hit(item: FeedItem) -> SearchHit:
+    post = item.post
+    return SearchHit(
+        id=post.id,
+        title=post.display_name or post.username,
+        text=post.content,
+        url=f"/app/posts/{post.id}",
+        author=post.username,
+        image=post.avatar or None,
+        created_at=post.created_at,
+        figures={"likes": post.likesCount, "comments": post.commentsCount},
+    )

@@ -1,0 +1,138 @@
+"""The index finds exactly what a search without an index would find, on both databases."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from plaza.core.search_source import SearchDocument
+from plaza.core.sql import Sql
+from plaza.search.index import SearchIndex
+from plaza.search.names import TAGS, distance
+from plaza.search.query import Phrase, Query, parse_query
+from plaza.search.words import fold, words_of
+
+WORDS = ["red", "Redwood", "garden", "gardening", "seed", "Été", "東京", "to", "x1", "don't"]
+ODD = ['"', "'", "*", ":", "(", ")", "AND", "NOT", "OR", "NEAR", "\\", "&", "|", "!", "<->", "^", "{", "-", "#", "\x00"]
+
+
+def document(text: str, author: str = "ana", tags: tuple[str, ...] = (), weight: float = 0) -> SearchDocument:
+    return SearchDocument([text], author, tags, weight=weight)
+
+
+async def found(index: SearchIndex, text: str, kind: str = "posts") -> set[str]:
+    return {candidate.key for candidate in await index.find(kind, parse_query(text), 100, newest=True)}
+
+
+def contains(words: list[str], phrase: Phrase) -> bool:
+    size = len(phrase.words)
+    for start in range(len(words) - size + 1):
+        part = words[start : start + size]
+        last = part[-1].startswith(phrase.words[-1]) if phrase.is_prefix else part[-1] == phrase.words[-1]
+        if tuple(part[:-1]) == phrase.words[:-1] and last:
+            return True
+    return False
+
+
+def matches(query: Query, text: str, author: str, tags: tuple[str, ...]) -> bool:
+    """The model: what the query means, without an index."""
+    words = words_of(text)
+    return (
+        not query.is_empty
+        and all(contains(words, phrase) for phrase in query.phrases)
+        and not any(contains(words, phrase) for phrase in query.excluded)
+        and set(query.tags) <= {fold(tag) for tag in tags}
+        and set(query.authors) <= {fold(author)}
+    )
+
+
+async def test_words_prefixes_phrases_exclusions_tags_and_authors(sql: Sql) -> None:
+    index = SearchIndex(sql)
+    await index.write(
+        "posts",
+        {
+            "1": document("The red garden", "ana", ("plants",)),
+            "2": document("A garden of red seeds", "Ben.K", ("été",)),
+            "3": document("東京タワーへ", "ana"),
+        },
+    )
+    await index.write("articles", {"1": document("The red garden")})
+    assert await found(index, "garden RED") == {"1", "2"}
+    assert await found(index, "gard") == {"1", "2"}
+    assert await found(index, '"red garden"') == {"1"}
+    assert await found(index, "garden -seeds") == {"1"}
+    assert await found(index, "#ete") == {"2"}
+    assert await found(index, "from:ben.k garden") == {"2"}
+    assert await found(index, "京タ") == {"3"}
+    assert await found(index, "京ワ") == set()
+    assert await found(index, "plants") == set(), "a tag in the list only is no word"
+    assert await found(index, "-red") == set()
+    assert await found(index, "garden", "articles") == {"1"}
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    texts=st.lists(st.lists(st.sampled_from([*WORDS, *ODD]), max_size=6).map(" ".join), min_size=1, max_size=5),
+    query=st.one_of(
+        st.lists(st.sampled_from([*WORDS, *ODD, '"red garden"', "-seed", "#Tag", "from:ben", "gar"]), max_size=4).map(
+            " ".join
+        ),
+        st.text(max_size=40),
+    ),
+)
+async def test_the_index_finds_what_a_scan_finds(sql: Sql, texts: list[str], query: str) -> None:
+    index = SearchIndex(sql)
+    await index.write("posts", {str(i): None for i in range(5)})
+    documents = {str(i): (text, "ben" if i % 2 else "ana", ("tag",) if i % 3 else ()) for i, text in enumerate(texts)}
+    await index.write("posts", {key: document(*parts) for key, parts in documents.items()})
+    parsed = parse_query(query)
+    assert await found(index, query) == {key for key, parts in documents.items() if matches(parsed, *parts)}
+
+
+async def test_a_changed_document_is_found_by_its_new_words_only(sql: Sql) -> None:
+    index = SearchIndex(sql)
+    assert await index.write("posts", {"1": document("first words", tags=("one", "two"))}) == ["1"]
+    assert await index.write("posts", {"1": document("first words", tags=("one", "two"))}) == []
+    assert await index.write("posts", {"1": document("other text", tags=("two",))}) == ["1"]
+    assert await found(index, "first") == set()
+    assert await found(index, "#one") == set()
+    assert await found(index, "other #two") == {"1"}
+    assert [name.key for name in await index.names.by_prefix(TAGS, "", 10)] == ["two"]
+    assert await index.write("posts", {"1": None, "2": None}) == ["1"]
+    assert await found(index, "other") == set()
+    assert await index.names.by_prefix(TAGS, "", 10) == []
+    assert await index.names.similar(TAGS, "twoo") == []
+
+
+async def test_many_writers_count_tags_exactly(sql: Sql) -> None:
+    index = SearchIndex(sql)
+
+    async def write(round: int) -> None:
+        await index.write("posts", {str(i): document("x", tags=("a", f"t{round}")) for i in range(5)})
+
+    await asyncio.gather(*(write(round) for round in range(8)))
+    counts = {name.key: name.weight for name in await index.names.by_prefix(TAGS, "", 20)}
+    assert counts.pop("a") == 5
+    assert sum(counts.values()) == 5
+
+
+async def test_names_are_suggested_by_weight_and_corrected_by_distance(sql: Sql) -> None:
+    index = SearchIndex(sql)
+    users = {"ana": 5, "Andreas": 50, "hannah": 900, "anabel": 7}
+    await index.write(
+        "users", {name: SearchDocument([name], names=[name], weight=weight) for name, weight in users.items()}
+    )
+    assert [name.key for name in await index.names.by_prefix("users", "AN", 10)] == ["Andreas", "anabel", "ana"]
+    assert [name.key for name in await index.names.similar("users", "anbael")] == ["anabel"]
+    assert [name.key for name in await index.names.similar("users", "hanna")] == ["hannah", "ana"]
+    assert await index.names.similar("users", "zebra") == []
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"), [("", "", 0), ("ana", "ana", 0), ("ana", "anna", 1), ("ab", "ba", 1), ("abcd", "wxyz", 3)]
+)
+def test_distance_counts_up_to_the_limit(a: str, b: str, expected: int) -> None:
+    assert distance(a, b, 2) == expected

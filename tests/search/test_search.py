@@ -1,0 +1,176 @@
+"""The search as users see it: every kind, the order, and what a viewer may not find."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.search.conftest import SearchCommunity
+
+
+def post_id(number: int) -> str:
+    return f"00000000-0000-4000-8000-{number:012d}"
+
+
+@pytest.fixture
+async def garden_community(community: SearchCommunity) -> SearchCommunity:
+    await community.sync(
+        "users",
+        {"username": "ana", "display_name": "Ana Silva", "bio": "I grow tomatoes"},
+        {"username": "hannah", "display_name": "Hannah"},
+        {"username": "ben", "display_name": "Bén Ito"},
+        {"username": "root", "role": "admin"},
+    )
+    await community.sync("follows", *({"follower": name, "following": "hannah"} for name in ("ana", "ben")))
+    await community.sync(
+        "posts",
+        {"id": post_id(1), "username": "ana", "content": "Red tomatoes from my garden #Plants"},
+        {"id": post_id(2), "username": "ben", "content": "My garden has red roses #plants #Roses"},
+        {"id": post_id(3), "username": "hannah", "content": "東京タワーを見た"},
+    )
+    await community.request("POST", "/articles", "ana", {"title": "Garden design", "link": "https://e.org"}, 201)
+    challenge = {"title": "Garden month", "category": 1, "is_public": True, "duration": 30}
+    await community.request("POST", "/challenges", "ana", challenge, 201)
+    private = {**challenge, "title": "Secret garden", "is_public": False}
+    await community.request("POST", "/challenges", "ben", private, 201)
+    item = {"name": "Garden spade", "description": "Steel", "price": "19.90", "qty": 3}
+    await community.request("POST", "/shop/items", "root", item, 201)
+    await community.index()
+    return community
+
+
+async def test_the_best_of_every_kind(garden_community: SearchCommunity) -> None:
+    found = await garden_community.request("GET", "/search?q=garden")
+    assert {hit["id"] for hit in found["posts"]} == {post_id(1), post_id(2)}
+    assert [hit["title"] for hit in found["articles"]] == ["Garden design"]
+    assert [hit["title"] for hit in found["challenges"]] == ["Garden month"], "the private one is not found"
+    assert [(hit["title"], hit["figures"]["price"]) for hit in found["items"]] == [("Garden spade", "19.90")]
+    assert found["users"] == []
+    assert "pagination" not in found
+
+
+async def test_the_query_language(garden_community: SearchCommunity) -> None:
+    assert await garden_community.find('"red tomatoes"') == {"posts": [post_id(1)]}
+    assert await garden_community.find("garden -tomatoes", type="posts") == {"posts": [post_id(2)]}
+    assert await garden_community.find("#roses") == {"posts": [post_id(2)]}
+    assert await garden_community.find("from:ana", type="posts") == {"posts": [post_id(1)]}
+    assert await garden_community.find("タワー") == {"posts": [post_id(3)]}
+    assert await garden_community.find("TOMATO") == {"users": ["ana"], "posts": [post_id(1)]}
+    assert await garden_community.find("ben") == {"users": ["ben"]}
+    for odd in ('"', "AND", "NOT", "a:b*", "' OR 1=1 --", "\\", "col:x", "()", "-"):
+        await garden_community.find(odd)
+
+
+async def test_users_rank_by_follow_then_prefix_then_followers(garden_community: SearchCommunity) -> None:
+    assert (await garden_community.find("an", type="users"))["users"] == ["ana"], (
+        "`an` begins ana, and no word of hannah"
+    )
+    await garden_community.sync("users", {"username": "anton"}, {"username": "andy"})
+    await garden_community.sync("follows", {"follower": "ben", "following": "anton"})
+    await garden_community.index()
+    assert (await garden_community.find("an", type="users"))["users"] == ["anton", "ana", "andy"]
+    await garden_community.request("POST", "/users/andy/follow", "ana")
+    assert (await garden_community.find("an", "ana", type="users"))["users"][0] == "andy"
+
+
+async def test_what_a_viewer_may_not_see_is_not_found(garden_community: SearchCommunity) -> None:
+    await garden_community.request("POST", "/users/ben/block", "ana")
+    assert await garden_community.find("roses", "ana") == {}
+    assert await garden_community.find("tomatoes", "ben") == {}
+    assert "ben" not in str(await garden_community.request("GET", "/search/suggest?q=be", "ana"))
+    assert (await garden_community.request("GET", "/search/suggest?q=%23ros", "ana"))["tags"] == []
+    assert (await garden_community.request("GET", "/search/suggest?q=%23ros"))["tags"] == [{"id": "roses", "posts": 1}]
+    await garden_community.request("PATCH", f"/posts/{post_id(1)}/ban", "root")
+    assert await garden_community.find("tomatoes", type="posts") == {}
+    await garden_community.request("PUT", "/users/hannah/suspension", "root")
+    assert await garden_community.find("hannah") == {}
+    assert await garden_community.find("東京") == {}
+    await garden_community.request("DELETE", "/users/hannah/suspension", "root")
+    assert await garden_community.find("hannah") == {"users": ["hannah"]}
+    await garden_community.request("DELETE", f"/posts/{post_id(2)}", "root")
+    assert await garden_community.find("roses") == {}
+
+
+async def test_suggestions_are_users_and_tags(garden_community: SearchCommunity) -> None:
+    found = await garden_community.request("GET", "/search/suggest?q=ro")
+    assert [user["id"] for user in found["users"]] == ["root"]
+    assert [tag["id"] for tag in found["tags"]] == ["roses"]
+    silva = await garden_community.request("GET", "/search/suggest?q=silv")
+    assert [user["id"] for user in silva["users"]] == ["ana"], "a word of the display name"
+    assert (await garden_community.request("GET", "/search/suggest?q=%40ro"))["tags"] == []
+    assert await garden_community.request("GET", "/search/suggest?q=%23") == {"users": [], "tags": []}
+
+
+async def test_wrong_letters_are_corrected_if_nothing_is_found(garden_community: SearchCommunity) -> None:
+    assert (await garden_community.request("GET", "/search?q=hanah"))["did_you_mean"] == "hannah"
+    assert (await garden_community.request("GET", "/search?q=%23rosses"))["did_you_mean"] == "#roses"
+    assert "did_you_mean" not in await garden_community.request("GET", "/search?q=zzzzzz")
+    await garden_community.request("POST", "/users/hannah/block", "ana")
+    assert (await garden_community.request("GET", "/search?q=hanah", "ana"))["did_you_mean"] == "ana"
+
+
+async def test_admins_see_why(garden_community: SearchCommunity) -> None:
+    (hit,) = (await garden_community.request("GET", "/search?q=tomatoes&type=posts&explain=true", "root"))["posts"]
+    assert set(hit["reasons"]) == {"relevance", "freshness", "engagement"}
+    (hit,) = (await garden_community.request("GET", "/search?q=tomatoes&type=posts&explain=true", "ana"))["posts"]
+    assert "reasons" not in hit
+
+
+async def test_pages_neither_repeat_nor_skip(community: SearchCommunity) -> None:
+    await community.sync("users", {"username": "ana"})
+    await community.sync(
+        "posts", *({"id": post_id(i), "username": "ana", "content": f"word {i}"} for i in range(1, 60))
+    )
+    await community.index()
+    seen: list[str] = []
+    cursor = ""
+    while True:
+        more = f"&cursor={cursor}" if cursor else ""
+        page = await community.request("GET", f"/search?q=word&type=posts&limit=7{more}")
+        seen += [hit["id"] for hit in page["posts"]]
+        cursor = page["pagination"]["next_cursor"]
+        if cursor is None:
+            break
+    assert sorted(seen) == sorted(post_id(i) for i in range(1, 60))
+
+
+@pytest.mark.parametrize("query", ["", "q=", f"q={'x' * 101}", "q=a&type=keys", "q=a&limit=0"])
+async def test_bad_parameters_are_named(community: SearchCommunity, query: str) -> None:
+    problem = await community.request("GET", f"/search?{query}", status=422)
+    assert problem["detail"]
+
+
+async def test_no_user_finds_what_they_may_not_see(community: SearchCommunity) -> None:
+    """Random communities, blocks, bans and suspensions against a model that reads every post."""
+    chance = random.Random(7)
+    names = [f"user{i}" for i in range(6)]
+    await community.sync("users", *({"username": name} for name in names), {"username": "root", "role": "admin"})
+    posts = {post_id(i): chance.choice(names) for i in range(1, 25)}
+    await community.sync(
+        "posts", *({"id": id, "username": name, "content": f"apple #{name}"} for id, name in posts.items())
+    )
+    await community.index()
+    blocked: set[tuple[str, str]] = set()
+    for _ in range(5):
+        a, b = chance.sample(names, 2)
+        blocked |= {(a, b), (b, a)}
+        await community.request("POST", f"/users/{b}/block", a)
+    banned = set(chance.sample(sorted(posts), 4))
+    for id in banned:
+        await community.request("PATCH", f"/posts/{id}/ban", "root")
+    suspended = names[5]
+    await community.request("PUT", f"/users/{suspended}/suspension", "root")
+    for viewer in ["", *names[:5]]:
+        visible = {
+            id: name
+            for id, name in posts.items()
+            if id not in banned and name != suspended and (viewer, name) not in blocked
+        }
+        found = await community.request("GET", "/search?q=apple&type=posts&limit=100", viewer)
+        assert {hit["id"] for hit in found["posts"]} == set(visible)
+        assert found["pagination"]["count"] == len(visible)
+        people = await community.find("user", viewer, type="users")
+        assert set(people["users"]) == {n for n in names if n != suspended and (viewer, n) not in blocked}
+        tags = await community.request("GET", "/search/suggest?q=%23user", viewer)
+        assert {tag["id"] for tag in tags["tags"]} == set(visible.values())
