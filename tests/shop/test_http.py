@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from plaza.app import running
+from plaza.caching.keys import ITEM_VIEWS
+from plaza.core.rate_limits import POLICIES, Policy, Quota
 from plaza.core.settings import Settings
 from plaza.sessions.cookies import PLAIN_NAME, SECURE_NAME
+from plaza.sessions.keys import RECENT_TOKENS
 from plaza.sessions.model import is_token
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server
@@ -120,6 +124,105 @@ async def test_a_made_up_cookie_gets_a_new_session(web: httpx.AsyncClient) -> No
         given = answer.headers["set-cookie"].partition(";")[0].removeprefix(f"{PLAIN_NAME}=")
         assert is_token(given)
         assert given != nobodys
+
+
+async def test_a_read_stores_a_session_only_when_its_cookie_comes_back(
+    web: httpx.AsyncClient, redis_client: Any
+) -> None:
+    item = await make_item(web)
+    reads = (f"/shop/items/{item}", "/shop/cart", "/shop/recently-viewed", "/shop/orders", "/shop/sessions")
+    pages = (f"/app/shop/items/{item}", "/app/shop/cart", "/app/shop/seen", "/app/shop/orders")
+    for path in (*reads, *pages):
+        web.cookies.clear()
+        answer = await web.get(path)
+        assert (answer.status_code, is_token(answer.cookies[PLAIN_NAME])) == (200, True), path
+        stored = [name async for name in redis_client.scan_iter(f"*{answer.cookies[PLAIN_NAME]}*")]
+        assert stored == [], path
+    assert await redis_client.exists(RECENT_TOKENS()) == 0
+    assert await redis_client.zscore(ITEM_VIEWS(), str(item)) == -2, "views of others count too"
+    offered = web.cookies[PLAIN_NAME]
+    together = await asyncio.gather(*(web.get(f"/shop/items/{item}") for _ in range(3)))
+    assert {answer.status_code for answer in together} == {200}
+    assert await redis_client.zcard(RECENT_TOKENS()) == 1
+    assert web.cookies[PLAIN_NAME] == offered, "the offered token is the session's"
+    assert f"{PLAIN_NAME}-offer" not in web.cookies
+    assert [i["id"] for i in (await web.get("/shop/recently-viewed")).json()["items"]] == [item]
+    assert "set-cookie" not in (await web.get("/shop/cart")).headers
+
+
+async def test_an_offered_token_holds_what_a_guest_puts_in_the_cart(web: httpx.AsyncClient) -> None:
+    item = await make_item(web)
+    web.cookies.clear()
+    await web.get(f"/shop/items/{item}")
+    offered = web.cookies[PLAIN_NAME]
+    assert (await web.put(f"/shop/cart/items/{item}", json={"qty": 2})).status_code == 200
+    assert web.cookies[PLAIN_NAME] == offered
+    assert (await web.get("/shop/cart")).json()["items"][0]["qty"] == 2
+
+
+async def test_a_token_that_plaza_did_not_offer_is_never_used(web: httpx.AsyncClient, redis_client: Any) -> None:
+    await web.get("/shop/cart")
+    proof = web.cookies[f"{PLAIN_NAME}-offer"]
+    web.cookies.clear()
+    made_up = "EB9382CA-0376-4558-B271-EA230BDB7EAF"
+    for cookie in (proof, "9" * 12 + proof[proof.index(".") :], "x", ".", "9.é"):
+        headers = {b"cookie": f"{PLAIN_NAME}={made_up}; {PLAIN_NAME}-offer={cookie}".encode()}
+        answer = await web.get("/shop/cart", headers=headers)
+        assert answer.cookies[PLAIN_NAME] != made_up
+    assert await redis_client.exists(RECENT_TOKENS()) == 0
+
+
+async def test_an_address_starts_a_limited_number_of_sessions(server: Server, tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, valkey_url=server.url, api_key=API_KEY)
+    few = {**POLICIES, "session": Policy(user=Quota(1, 60), address=Quota(3, 60))}
+    async with running(settings) as plaza, client_of(plaza.app) as client:
+        vars(plaza.core.limiter)["_policies"] = few
+        statuses = []
+        for _ in range(4):
+            client.cookies.clear()
+            statuses.append((await client.post("/shop/session")).status_code)
+        assert statuses == [201, 201, 201, 429]
+        for _ in range(2):  # a read is served without a session
+            assert (await client.get("/shop/cart")).status_code == 200
+        assert await plaza.core.valkey.call("ZCARD", RECENT_TOKENS()) == 3
+
+
+CROSS_ORIGIN: list[dict[str, str]] = [
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site"},
+    {"origin": "https://evil.example"},
+    {"origin": "null"},
+]
+
+
+@pytest.mark.parametrize("headers", CROSS_ORIGIN)
+async def test_pages_of_other_origins_cannot_use_the_cookie(web: httpx.AsyncClient, headers: dict[str, str]) -> None:
+    item = await make_item(web)
+    await register(web, "ana")
+    await login(web, "ana")
+    line = f"/shop/cart/items/{item}"
+    for request in (
+        web.put(line, json={"qty": 2}, headers=headers),
+        web.delete(line, headers=headers),
+        web.post("/shop/checkout", headers=headers),
+        web.post("/shop/logout", headers=headers),
+        web.post("/shop/session", headers=headers),
+        web.post("/shop/login", json={"username": "ana", "password": "ana password"}, headers=headers),
+        web.delete(f"/shop/sessions/{'0' * 32}", headers=headers),
+    ):
+        problem(await request, 403, "cross_origin")
+    assert (await web.get("/shop/sessions")).json()["sessions"][0]["user"] == "ana"
+    own = {"sec-fetch-site": "same-origin", "origin": str(web.base_url).rstrip("/")}
+    assert (await web.put(line, json={"qty": 2}, headers=own)).status_code == 200
+
+
+async def test_only_named_origins_may_use_the_cookie(server: Server, tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, valkey_url=server.url, cors_origins=("https://shop.example", "*"))
+    async with running(settings) as plaza, client_of(plaza.app) as client:
+        for origin, status in (("https://shop.example", 201), ("https://evil.example", 403)):
+            headers = {"origin": origin, "sec-fetch-site": "cross-site"}
+            assert (await client.post("/shop/session", headers=headers)).status_code == status
+            client.cookies.clear()
 
 
 async def test_invalid_input_is_rejected_and_changes_nothing(web: httpx.AsyncClient) -> None:

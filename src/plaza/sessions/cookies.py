@@ -12,17 +12,39 @@ from typing import Final
 
 from plaza.core.http.request import Request
 from plaza.core.sign_in_limits import DEVICE_SECONDS
-from plaza.sessions.model import is_token
+from plaza.sessions.model import SessionClient, Visit, is_token
+from plaza.sessions.offers import OFFER_SECONDS
+from plaza.sessions.session_store import SessionStore
 
 SECURE_NAME: Final = "__Host-plaza"
 PLAIN_NAME: Final = "plaza"
 # Shows that a user has signed in here before (`core/sign_in_limits.py`). It does not sign a user in.
 DEVICE_SUFFIX: Final = "-device"
+# Proves that the token was offered by Plaza and is not stored yet (`offers.py`).
+OFFER_SUFFIX: Final = "-offer"
 
 
 def token_from(request: Request) -> str | None:
     """Return the token of a request's cookie. Of several cookies the first with a valid form counts."""
     return next(filter(is_token, _values(request, _name(request))), None)
+
+
+def client_from(request: Request) -> SessionClient:
+    """Return what a request says about its session."""
+    proof = next(_values(request, _name(request) + OFFER_SUFFIX), "")
+    may_start = request.method not in ("GET", "HEAD")
+    return SessionClient(token_from(request), proof, may_start, request.address)
+
+
+def session_cookies(request: Request, visit: Visit, store: SessionStore) -> list[tuple[str, str]]:
+    """Return the headers that give a client its session, if it is new."""
+    if not visit.new:
+        return []
+    cookie = set_cookie(request, visit.token, store.limits.absolute_seconds)
+    offer = _name(request) + OFFER_SUFFIX
+    if visit.offered:
+        return [cookie, _cookie(request, offer, store.offers.proof(visit.token), OFFER_SECONDS)]
+    return [cookie, _cookie(request, offer, "", 0)] if any(_values(request, offer)) else [cookie]
 
 
 def device_from(request: Request) -> str:
@@ -43,20 +65,20 @@ def idempotency_caller(request: Request) -> str:
 
 
 def set_cookie(request: Request, token: str, seconds: float) -> tuple[str, str]:
-    return (
-        "set-cookie",
-        f"{_name(request)}={token}; Path=/; Max-Age={round(seconds)}; HttpOnly; SameSite=Lax{_secure(request)}",
-    )
+    return _cookie(request, _name(request), token, seconds)
 
 
 def set_device_cookie(request: Request, device: str) -> tuple[str, str]:
-    name = _name(request) + DEVICE_SUFFIX
-    attributes = f"Path=/; Max-Age={DEVICE_SECONDS}; HttpOnly; SameSite=Lax{_secure(request)}"
-    return "set-cookie", f"{name}={device}; {attributes}"
+    return _cookie(request, _name(request) + DEVICE_SUFFIX, device, DEVICE_SECONDS)
 
 
 def clear_cookie(request: Request) -> tuple[str, str]:
-    return "set-cookie", f"{_name(request)}=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax{_secure(request)}"
+    return _cookie(request, _name(request), "", 0)
+
+
+def _cookie(request: Request, name: str, value: str, seconds: float) -> tuple[str, str]:
+    attributes = f"Path=/; Max-Age={round(seconds)}; HttpOnly; SameSite=Lax{_secure(request)}"
+    return "set-cookie", f"{name}={value}; {attributes}"
 
 
 def _name(request: Request) -> str:

@@ -80,6 +80,16 @@ class SessionLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionClient:
+    """What a request says about its session: the token of its cookie, and the proof that Plaza offered it."""
+
+    token: str | None
+    proof: str = ""
+    may_start: bool = True  # a read only offers a session
+    address: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Visit:
     """The session of a request. Times are Unix seconds."""
 
@@ -89,8 +99,7 @@ class Visit:
     seen: float
     new: bool = False  # the response must set its cookie
     replaced: bool = False  # a login has just replaced the request's token
-    # The user who logged in with a guest's token. A request with the old token may fill their cart, but not see it.
-    successor: str | None = None
+    offered: bool = False  # nothing is stored yet; only with `new`
 
     @property
     def id(self) -> str:

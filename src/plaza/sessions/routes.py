@@ -11,17 +11,16 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
 from plaza.core.paging import Page
-from plaza.sessions.cookies import clear_cookie, device_from, set_cookie, set_device_cookie, token_from
-from plaza.sessions.model import (
-    Login,
-    Session,
-    SessionId,
-    SessionLimits,
-    SessionReplaced,
-    SessionsPage,
-    Visit,
-    WrongLogin,
+from plaza.sessions.cookies import (
+    clear_cookie,
+    client_from,
+    device_from,
+    session_cookies,
+    set_cookie,
+    set_device_cookie,
+    token_from,
 )
+from plaza.sessions.model import Login, Session, SessionId, SessionReplaced, SessionsPage, Visit, WrongLogin
 from plaza.sessions.service import Sessions
 from plaza.sessions.sign_in import SignIn
 
@@ -31,19 +30,18 @@ route = Routes("sessions", prefix="/shop", about="Browser sessions: a cookie, fo
 
 
 def session_response(
-    request: Request, limits: SessionLimits, visit: Visit, body: T, *, status: int | None = None
+    request: Request, sessions: Sessions, visit: Visit, body: T, *, status: int | None = None
 ) -> Response[T]:
-    """Return the response to a session's request, with the cookie if the session is new."""
-    cookie = [set_cookie(request, visit.token, limits.absolute_seconds)] if visit.new else []
-    return Response(body, status=status, headers=cookie)
+    """Return the response to a session's request, with the cookies if the session is new."""
+    return Response(body, status=status, headers=session_cookies(request, visit, sessions.store))
 
 
 @route.post("/session", access=SESSION, other_responses={201: Session})
 async def start_session(request: Request, sessions: Sessions) -> Response[Session]:
     """Get or start the session. Without a valid cookie the response is 201 and sets one."""
-    visit = await sessions.visit(token_from(request))
+    visit = await sessions.visit(client_from(request))
     status = 201 if visit.new else None
-    return session_response(request, sessions.limits, visit, sessions.describe(visit), status=status)
+    return session_response(request, sessions, visit, sessions.describe(visit), status=status)
 
 
 @route.post(
@@ -70,13 +68,13 @@ async def logout_session(request: Request, sessions: Sessions) -> Response[None]
 @route.get("/sessions", access=SESSION)
 async def list_sessions(request: Request, page: Page, sessions: Sessions) -> Response[SessionsPage]:
     """List your sessions, newest first. A guest sees the current one only."""
-    visit = await sessions.visit(token_from(request))
-    return session_response(request, sessions.limits, visit, await sessions.page(visit, page))
+    visit = await sessions.visit(client_from(request))
+    return session_response(request, sessions, visit, await sessions.page(visit, page))
 
 
 @route.delete("/sessions/{id}", access=SESSION, status=204)
 async def end_session(id: SessionId, request: Request, sessions: Sessions) -> Response[None]:
     """End one of your sessions."""
-    visit = await sessions.visit(token_from(request))
+    visit = await sessions.visit(client_from(request))
     await sessions.end_own(visit, id)
-    return session_response(request, sessions.limits, visit, None)
+    return session_response(request, sessions, visit, None)

@@ -10,7 +10,16 @@ from typing import Final
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page, Position, list_checksum, page_by_position
 from plaza.sessions.keys import RECENT_TOKENS, SESSION_STATE, USER_SESSION_TOKENS
-from plaza.sessions.model import Session, SessionLimits, SessionReplaced, SessionsPage, Visit, is_token, public_id
+from plaza.sessions.model import (
+    Session,
+    SessionClient,
+    SessionLimits,
+    SessionReplaced,
+    SessionsPage,
+    Visit,
+    is_token,
+    public_id,
+)
 from plaza.sessions.session_finder import MAX_REPLACEMENTS, SessionFinder
 
 CLEAN_BATCH: Final = 200
@@ -31,7 +40,7 @@ class Sessions:
     def limits(self) -> SessionLimits:
         return self.store.limits
 
-    async def visit(self, cookie: str | None) -> Visit:
+    async def visit(self, cookie: str | SessionClient | None) -> Visit:
         """Return the session of a cookie. A missing or invalid token gets a new session."""
         visit, _ = await self._finder.visit(cookie)
         return visit
@@ -42,12 +51,13 @@ class Sessions:
             return
         token = cookie
         for _ in range(MAX_REPLACEMENTS):
-            replaced_until, to = await self._valkey.call("HMGET", SESSION_STATE(token), "moved", "to")
+            user, replaced_until, to = await self._valkey.call("HMGET", SESSION_STATE(token), "user", "moved", "to")
             if not replaced_until:
                 await self.store.end(token)
                 return
-            if not to or self.store.clock.now_s() > float(replaced_until):
-                return  # a token that was replaced long ago must not end the new session
+            # A token that was replaced long ago must not end the new session. Nor must a guest's, which may be planted.
+            if not user or not to or self.store.clock.now_s() > float(replaced_until):
+                return
             token = to
 
     async def list_own(self, visit: Visit) -> list[Session]:

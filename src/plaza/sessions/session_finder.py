@@ -7,12 +7,13 @@ its own, and nothing is written for a session that has just ended.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from plaza.core.outbox import OutboxEntry
+from plaza.core.rate_limits import Limiter, RateLimited
 from plaza.sessions.keys import LOGIN_TOKENS, RECENT_TOKENS, SESSION_STATE
-from plaza.sessions.model import Visit, is_token, new_token
+from plaza.sessions.model import SessionClient, Visit, is_token, new_token
 from plaza.sessions.session_store import SessionStore
 
 # A user may log in more than once while a request is under way.
@@ -34,22 +35,52 @@ SessionCommand = Callable[[SessionCall], Awaitable[list[Any]]]
 class SessionFinder:
     """Finds the sessions of requests."""
 
-    def __init__(self, store: SessionStore) -> None:
+    def __init__(self, store: SessionStore, limiter: Limiter | None = None) -> None:
         self.store = store
+        self._limiter = limiter
 
-    async def visit(self, cookie: str | None, command: SessionCommand | None = None) -> tuple[Visit, list[Any]]:
-        """Find the session of a cookie and run a command in it. One round trip; two for an invalid token.
+    async def visit(
+        self, cookie: str | SessionClient | None, command: SessionCommand | None = None
+    ) -> tuple[Visit, list[Any]]:
+        """Find the session of a cookie and run a command in it. One round trip; up to three if a session starts.
 
-        Return the session and the rest of the command's reply. A missing or invalid token gets a new session.
+        Return the session and the rest of the command's reply. A missing or invalid token gets a new session. A read
+        only offers one, and its command is not run: the reply is empty.
         """
+        client = cookie if isinstance(cookie, SessionClient) else SessionClient(cookie)
         command = command or self._enter
-        if cookie is not None and is_token(cookie):
-            found = await self._visit_existing(cookie, command)
+        token = client.token if is_token(client.token) else None
+        if token is not None:
+            found = await self._visit_existing(token, command)
             if found is not None:
                 return found
+        is_offered = token is not None and self.store.offers.is_offered(token, client.proof)
+        if not await self._may_start(client, is_offered):
+            return self._offer(), []
+        if token is not None and is_offered:
+            reply = await command(self._call_with("1", token, "", "", "0"))
+            if reply[0] in ("new", "live"):
+                return _visit(token, reply, new=True), reply[4:]
         token = new_token()
         reply = await command(self._call_with("1", token, "", "", "0"))
         return _visit(token, reply, new=True), reply[4:]
+
+    async def _may_start(self, client: SessionClient, is_offered: bool) -> bool:
+        """Whether a session may be stored. Raises `RateLimited` for a write from an address with too many new ones."""
+        if not client.may_start and not is_offered:
+            return False
+        try:
+            if self._limiter is not None and client.address is not None:
+                await self._limiter.take("session", None, client.address)
+        except RateLimited:
+            if client.may_start:
+                raise
+            return False
+        return True
+
+    def _offer(self) -> Visit:
+        now = float(self.store.now())
+        return Visit(new_token(), None, now, now, new=True, offered=True)
 
     async def find(self, token: str) -> Visit | None:
         """Return the session of a token and mark it as seen, or None. No session is created."""
@@ -95,24 +126,24 @@ class SessionFinder:
     async def _visit_successor(
         self, replaced: str, reply: list[Any], command: SessionCommand
     ) -> tuple[Visit, list[Any]] | None:
-        """Run the command of a request that was under way when a login replaced its token, in the new session.
+        """Run the command of a request that was under way when a login replaced its token, in the user's new session.
 
-        The response sets no cookie: it would overwrite the one from the login. An attacker may have planted the guest's
-        token, so a guest's token stays a guest's and reveals nothing of the user.
+        An attacker may have planted a guest's token. So it stays a guest's: the command is not run, and its request
+        sees only what the guest had. The response sets no cookie: it would overwrite the one from the login.
         """
         _, to, since, user_before = reply[:4]
+        guest = Visit(replaced, None, float(since), float(self.store.now()), replaced=True)
+        if not user_before:
+            return guest, []
         for _ in range(MAX_REPLACEMENTS):
             if reply[0] != "replaced" or not reply[1]:
                 break
             to = reply[1]
             reply = await command(await self._call(to))
-        guest = Visit(replaced, None, float(since), float(self.store.now()), replaced=True)
         if reply[0] != "live":
             return guest, []
         visit = _visit(to, reply, replaced=True)
-        if await self._end_if_revoked(visit):
-            return None
-        return (visit if user_before else replace(guest, successor=visit.user)), reply[4:]
+        return None if await self._end_if_revoked(visit) else (visit, reply[4:])
 
     async def _end_if_revoked(self, visit: Visit) -> bool:
         if not self.store.is_revoked(visit.user, visit.since):

@@ -10,6 +10,7 @@ from plaza.core.keyspace import Key
 from plaza.core.revocations import Revocations
 from plaza.sessions.keys import LOGIN_TOKENS, SESSION_STATE
 from plaza.sessions.model import SessionLimits, seconds_text
+from plaza.sessions.offers import SessionOffers
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +31,12 @@ class SessionStore:
         data: SessionData,
         revocations: Revocations | None = None,
         limits: SessionLimits | None = None,
+        offers: SessionOffers | None = None,
     ) -> None:
         self.functions = functions
         self.clock = clock
         self.limits = limits or SessionLimits()
+        self.offers = offers or SessionOffers(clock)
         self.library = data.library
         self._data_keys = data.keys
         self._revocations = Revocations() if revocations is None else revocations

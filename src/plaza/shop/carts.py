@@ -9,7 +9,7 @@ from typing import Any
 
 from plaza.core.errors import NotFound
 from plaza.sessions.keys import SESSION_STATE
-from plaza.sessions.model import SessionReplaced, Visit, is_token
+from plaza.sessions.model import SessionClient, SessionReplaced, Visit, is_token
 from plaza.sessions.session_finder import SessionCall, SessionFinder
 from plaza.shop.items import Items
 from plaza.shop.keys import account_keys
@@ -24,14 +24,14 @@ class Carts:
         self._functions = sessions.store.functions
         self._items = items
 
-    async def read(self, cookie: str | None) -> tuple[Visit, Cart]:
+    async def read(self, cookie: str | SessionClient | None) -> tuple[Visit, Cart]:
         """Return the cart. One round trip for the session and the cart, one for the rows of its items."""
         visit, lines = await self._sessions.visit(cookie, self._read_lines)
         if visit.was_guest:
             lines = await self._lines_before_login(visit.token)
         return visit, await self._priced(lines)
 
-    async def put(self, cookie: str | None, id: int, qty: int) -> tuple[Visit, Cart]:
+    async def put(self, cookie: str | SessionClient | None, id: int, qty: int) -> tuple[Visit, Cart]:
         """Set the quantity of an item; 0 removes it. Two round trips; on a cluster four in sequence."""
         if qty and not (await self._items.read(id)).price:  # 404 for an unknown item
             raise NotFound("This item is not sold here.", id=id)
@@ -41,8 +41,6 @@ class Carts:
         result, *lines = reply
         if result == "full":
             raise CartFull(f"A cart has at most {MAX_LINES} lines. Remove one first.")
-        if visit.was_guest:
-            lines = [*await self._lines_before_login(visit.token), str(id), str(qty)]
         return visit, await self._priced(lines)
 
     async def _read_lines(self, call: SessionCall) -> list[Any]:
@@ -54,19 +52,19 @@ class Carts:
         parcel: str | None = await self._functions.valkey.call("HGET", SESSION_STATE(token), "parcel")
         return (parcel or "").split()
 
-    async def _put_line(self, cookie: str | None, id: int, qty: int) -> tuple[Visit, list[str]]:
+    async def _put_line(self, cookie: str | SessionClient | None, id: int, qty: int) -> tuple[Visit, list[str]]:
         """On a cluster, where session and account are on different nodes, an account's cart is a second step."""
-        if self._functions.valkey.clustered and cookie is not None and is_token(cookie):
-            user = await self._sessions.store.signed_in_user(cookie)
+        token = cookie.token if isinstance(cookie, SessionClient) else cookie
+        if self._functions.valkey.clustered and token is not None and is_token(token):
+            user = await self._sessions.store.signed_in_user(token)
             if user is not None:
                 put = self._put_account_line(user, id, qty)
                 (visit, _), reply = await asyncio.gather(self._sessions.visit(cookie), put)
                 return visit, reply
         visit, reply = await self._sessions.visit(cookie, partial(self._put_session_line, id, qty))
         if reply and reply[0] == "account":  # the user has just logged in
-            username = visit.user or visit.successor
-            assert username is not None
-            reply = await self._put_account_line(username, id, qty)
+            assert visit.user is not None
+            reply = await self._put_account_line(visit.user, id, qty)
         return visit, reply
 
     async def _put_session_line(self, id: int, qty: int, call: SessionCall) -> list[Any]:

@@ -19,7 +19,7 @@ from plaza.core.clock import Clock
 from plaza.core.errors import Unauthenticated
 from plaza.core.sql import Sql
 from plaza.core.username_locks import lock_username
-from plaza.sessions.model import SessionReplaced, Visit
+from plaza.sessions.model import SessionClient, SessionReplaced, Visit
 from plaza.sessions.session_finder import SessionCall, SessionFinder
 from plaza.shop.items import Items, row_data
 from plaza.shop.keys import account_keys
@@ -60,7 +60,7 @@ class Checkout:
         self._orders = orders
         self._clock = clock
 
-    async def check_out(self, cookie: str | None) -> tuple[Visit, Order]:
+    async def check_out(self, cookie: str | SessionClient | None) -> tuple[Visit, Order]:
         """Order the cart at current prices. Two round trips, the transaction, and one round trip per item."""
         visit, reply = await self._sessions.visit(cookie, self._start)
         if visit.replaced:

@@ -10,6 +10,7 @@ from plaza.core.paging import Snapshots
 from plaza.sessions import jobs as session_jobs
 from plaza.sessions import routes as session_routes
 from plaza.sessions.model import SessionLimits
+from plaza.sessions.offers import SessionOffers
 from plaza.sessions.service import Sessions
 from plaza.sessions.session_cache import SessionCache
 from plaza.sessions.session_finder import SessionFinder
@@ -33,7 +34,9 @@ def build(core: Core) -> Parts:
     """Build the services of the shop and of sessions."""
     settings = core.settings
     limits = SessionLimits(settings.shop_idle_seconds, settings.shop_absolute_seconds, settings.shop_sessions)
-    finder = SessionFinder(SessionStore(core.functions, core.clock, SESSION_DATA, core.auth.revocations, limits))
+    offers = SessionOffers(core.clock, settings.secret("jwt_secret"))
+    store = SessionStore(core.functions, core.clock, SESSION_DATA, core.auth.revocations, limits, offers)
+    finder = SessionFinder(store, core.limiter)
     sessions = Sessions(finder)
     rows, pages = RowCache(core.functions, row_loader(core.sql)), PageCache(core.functions)
     items = Items(core.sql, rows, pages.purge)

@@ -10,7 +10,7 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
 from plaza.core.paging import Page
-from plaza.sessions.cookies import idempotency_caller, token_from
+from plaza.sessions.cookies import client_from, idempotency_caller, token_from
 from plaza.sessions.model import SessionReplaced
 from plaza.sessions.routes import session_response
 from plaza.sessions.service import Sessions
@@ -80,8 +80,8 @@ async def list_popular_items(page: Page, views: Views) -> ItemsPage:
 @route.get("/items/{id}", access=SESSION)
 async def get_item(id: ItemId, request: Request, sessions: Sessions, views: Views) -> Response[Item]:
     """Get an item and count a view. `stale` is true if the database is unavailable and the data may be outdated."""
-    visit, item = await views.view(token_from(request), id)
-    return session_response(request, sessions.limits, visit, item)
+    visit, item = await views.view(client_from(request), id)
+    return session_response(request, sessions, visit, item)
 
 
 @route.get("/recently-viewed", access=SESSION)
@@ -89,31 +89,31 @@ async def list_recently_viewed_items(
     request: Request, page: Page, sessions: Sessions, views: Views
 ) -> Response[ItemsPage]:
     """List the items that this session has viewed, newest first, at most 25."""
-    visit, items = await views.recently_viewed(token_from(request), page)
-    return session_response(request, sessions.limits, visit, items)
+    visit, items = await views.recently_viewed(client_from(request), page)
+    return session_response(request, sessions, visit, items)
 
 
 @route.get("/cart", access=SESSION)
 async def get_cart(request: Request, sessions: Sessions, carts: Carts) -> Response[Cart]:
     """Get the cart at current prices."""
-    visit, cart = await carts.read(token_from(request))
-    return session_response(request, sessions.limits, visit, cart)
+    visit, cart = await carts.read(client_from(request))
+    return session_response(request, sessions, visit, cart)
 
 
-@route.put("/cart/items/{id}", access=SESSION, raises=[CartFull], example={"qty": 2})
+@route.put("/cart/items/{id}", access=SESSION, raises=[CartFull, SessionReplaced], example={"qty": 2})
 async def set_cart_item(
     id: ItemId, body: NewQuantity, request: Request, sessions: Sessions, carts: Carts
 ) -> Response[Cart]:
     """Set the quantity of an item in the cart, 1 to 999; 0 removes it."""
-    visit, cart = await carts.put(token_from(request), id, body.qty)
-    return session_response(request, sessions.limits, visit, cart)
+    visit, cart = await carts.put(client_from(request), id, body.qty)
+    return session_response(request, sessions, visit, cart)
 
 
-@route.delete("/cart/items/{id}", access=SESSION)
+@route.delete("/cart/items/{id}", access=SESSION, raises=[SessionReplaced])
 async def remove_cart_item(id: ItemId, request: Request, sessions: Sessions, carts: Carts) -> Response[Cart]:
     """Remove an item from the cart."""
-    visit, cart = await carts.put(token_from(request), id, 0)
-    return session_response(request, sessions.limits, visit, cart)
+    visit, cart = await carts.put(client_from(request), id, 0)
+    return session_response(request, sessions, visit, cart)
 
 
 @route.post(
@@ -126,15 +126,15 @@ async def remove_cart_item(id: ItemId, request: Request, sessions: Sessions, car
 )
 async def check_out(request: Request, sessions: Sessions, checkout: Checkout) -> Response[Order]:
     """Order the cart at current prices. One cart makes one order; 409 if there is not enough stock."""
-    visit, order = await checkout.check_out(token_from(request))
-    return session_response(request, sessions.limits, visit, order)
+    visit, order = await checkout.check_out(client_from(request))
+    return session_response(request, sessions, visit, order)
 
 
 @route.get("/orders", access=SESSION)
 async def list_orders(request: Request, page: Page, sessions: Sessions, orders: OrderHistory) -> Response[OrdersPage]:
     """List your orders, newest first. A guest sees those of this session."""
-    visit = await sessions.visit(token_from(request))
-    return session_response(request, sessions.limits, visit, await orders.page(visit, page))
+    visit = await sessions.visit(client_from(request))
+    return session_response(request, sessions, visit, await orders.page(visit, page))
 
 
 @route.get("/cache", access=ADMIN)

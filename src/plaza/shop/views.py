@@ -9,7 +9,7 @@ from typing import Any
 from plaza.caching.item_views import ItemViews
 from plaza.core.paging import Page, Position, Snapshots, list_checksum, page_by_position
 from plaza.core.sequences import pairs
-from plaza.sessions.model import Visit
+from plaza.sessions.model import SessionClient, Visit
 from plaza.sessions.session_finder import SessionCall, SessionFinder
 from plaza.shop.items import Items
 from plaza.shop.keys import VIEWED_ITEMS
@@ -26,24 +26,26 @@ class Views:
         self._item_views = item_views
         self._snapshots = snapshots
 
-    async def view(self, cookie: str | None, id: int) -> tuple[Visit, Item]:
+    async def view(self, cookie: str | SessionClient | None, id: int) -> tuple[Visit, Item]:
         """Return an item and count a view. One round trip if this process has cached the row, else two.
 
         A view is counted once; if the process dies at the wrong moment, not at all.
         """
         item = await self._items.read(id)
         add = self._sessions.visit(cookie, partial(self._add_viewed, id))
-        if not self._functions.valkey.clustered:
-            visit, _ = await add
-        else:  # the counts are on another node
+        if self._functions.valkey.clustered:  # the counts are on another node
             (visit, _), _ = await asyncio.gather(add, self._item_views.count(id))
+            return visit, item
+        visit, _ = await add
+        if visit.offered:  # nothing was run in a session
+            await self._item_views.count(id)
         return visit, item
 
     async def _add_viewed(self, id: int, call: SessionCall) -> list[Any]:
         reply: list[Any] = await self._functions.run_deferred("shop_view", call.keys, *call.args, id)
         return reply
 
-    async def recently_viewed(self, cookie: str | None, page: Page) -> tuple[Visit, ItemsPage]:
+    async def recently_viewed(self, cookie: str | SessionClient | None, page: Page) -> tuple[Visit, ItemsPage]:
         """Return the items that a session has viewed, newest first. Two round trips."""
         visit, viewed = await self._sessions.visit(cookie, self._read_viewed)
         if visit.was_guest:

@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 
 from plaza.core.errors import BadRequest, Invalid
 from plaza.core.http.request import Request
+from plaza.core.http.same_origin import is_same_origin
 from plaza.web.forms import CSRF, LABELS, parse_form
-from plaza.web.security import is_same_origin, local_path
+from plaza.web.security import local_path
 
 # Fields with user text, of one line and of several.
 LINE_FIELDS: Final = frozenset({"title", "link", "groups", "display_name"})

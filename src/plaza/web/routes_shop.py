@@ -10,7 +10,7 @@ from plaza.core.http.access import PUBLIC, SESSION
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page
-from plaza.sessions.cookies import token_from
+from plaza.sessions.cookies import client_from
 from plaza.sessions.service import Sessions
 from plaza.shop.carts import Carts
 from plaza.shop.checkout import Checkout
@@ -71,7 +71,7 @@ async def popular(request: Request, site: PageResponses, views: Views, cursor: s
 @page.get("/shop/seen", access=SESSION)
 async def recently_viewed(request: Request, site: PageResponses, views: Views) -> Response[str]:
     """List the items that this visitor has viewed, latest first."""
-    visit, found = await views.recently_viewed(token_from(request), Page(limit=ITEMS_PER_PAGE))
+    visit, found = await views.recently_viewed(client_from(request), Page(limit=ITEMS_PER_PAGE))
     visitor = await site.visitors.from_visit(request, visit)
     context = {"title": "Recently viewed", "empty": "You have not viewed any items yet."}
     return _items_page(request, site, visitor, "Viewed", found.items, **context)
@@ -82,7 +82,7 @@ async def item(
     request: Request, site: PageResponses, id: ItemId, views: Views, products: ProductPages
 ) -> Response[str]:
     """Show an item and count the view. The part that all visitors share comes from the page cache."""
-    visit, found = await views.view(token_from(request), id)
+    visit, found = await views.view(client_from(request), id)
     visitor = await site.visitors.from_visit(request, visit)
     product, cache_status = await products.render_item(found)
     context: dict[str, Any] = {"item": found, "product": product, "max_quantity": min(found.qty, MAX_QUANTITY)}
@@ -94,7 +94,7 @@ async def item(
 @page.get("/shop/cart", access=SESSION)
 async def cart(request: Request, site: PageResponses, carts: Carts) -> Response[str]:
     """Show the cart with current prices."""
-    visit, found = await carts.read(token_from(request))
+    visit, found = await carts.read(client_from(request))
     visitor = await site.visitors.from_visit(request, visit)
     return site.page(request, visitor, "cart.html", cart=found, problem="", **_tabs("Cart"))
 
@@ -102,7 +102,7 @@ async def cart(request: Request, site: PageResponses, carts: Carts) -> Response[
 @page.post("/shop/cart/{id}", access=SESSION)
 async def set_quantity(request: Request, body: bytes, site: PageResponses, id: ItemId, carts: Carts) -> Response[str]:
     """Set the quantity of an item in the cart; 0 removes it."""
-    visit, found = await carts.put(token_from(request), id, forms.read_form(body, NewQuantity).qty)
+    visit, found = await carts.put(client_from(request), id, forms.read_form(body, NewQuantity).qty)
     visitor = await site.visitors.from_visit(request, visit)
     context: dict[str, Any] = {"message": _quantity_message(found, id), "cart": found}
     return site.form_response(request, visitor, body, "/app/shop/cart", "cart-changed.html", **context)
@@ -125,9 +125,9 @@ async def check_out(
 ) -> Response[str]:
     """Order the items in the cart. A cart is ordered once."""
     try:
-        visit, order = await checkout.check_out(token_from(request))
+        visit, order = await checkout.check_out(client_from(request))
     except Conflict as error:
-        visit, found = await carts.read(token_from(request))
+        visit, found = await carts.read(client_from(request))
         visitor = await site.visitors.from_visit(request, visit)
         context: dict[str, Any] = {"cart": found, "problem": error.detail, **_tabs("Cart")}
         return site.page(request, visitor, "cart.html", status=error.status, return_path="/app/shop/cart", **context)
@@ -140,7 +140,7 @@ async def own_orders(
     request: Request, site: PageResponses, sessions: Sessions, orders: OrderHistory, cursor: str | None = None
 ) -> Response[str]:
     """List your orders, newest first. For guests these are the orders of the session."""
-    visit = await sessions.visit(token_from(request))
+    visit = await sessions.visit(client_from(request))
     visitor = await site.visitors.from_visit(request, visit)
     found = await orders.page(visit, Page(cursor=cursor))
     more = next_page_link("/app/shop/orders", found.pagination)

@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import quote
 
 from plaza.core.errors import Forbidden, Unauthenticated
-from plaza.core.http.problem_details import CrossOrigin
+from plaza.core.http.same_origin import require_same_origin
 
 HOME: Final = "/app"
 _DOTS: Final = r"(?:\.|%2[eE]){1,2}(?:[/?#]|$)"  # a `.` or `..` segment, which browsers resolve
@@ -52,23 +52,6 @@ class FormTokens:
 
     def _digest(self, *parts: str) -> str:
         return hmac.digest(self._key, "\n".join(parts).encode("utf-8", "surrogatepass"), "sha256").hex()[:32]
-
-
-def require_same_origin(headers: Mapping[str, str]) -> None:
-    """Refuse a request that comes from another site. If the browser does not say, the form token decides."""
-    fetch_site = headers.get("sec-fetch-site")
-    is_unknown = "origin" not in headers if fetch_site is None else fetch_site == "none"
-    if not is_unknown and not is_same_origin(headers):
-        raise CrossOrigin("Pages of other sites may not do this.")
-
-
-def is_same_origin(headers: Mapping[str, str]) -> bool:
-    """Whether the browser states that a request comes from one of our pages."""
-    fetch_site = headers.get("sec-fetch-site")
-    if fetch_site is not None:
-        return fetch_site == "same-origin"
-    scheme, _, host = headers.get("origin", "").partition("://")
-    return bool(scheme) and host == headers.get("host")
 
 
 def local_path(path: str | None, default: str = HOME) -> str:

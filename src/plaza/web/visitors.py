@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from plaza.core.auth import Actor
 from plaza.core.errors import Unauthenticated
 from plaza.core.http.request import Request
-from plaza.sessions.cookies import set_cookie, token_from
+from plaza.sessions.cookies import session_cookies, set_cookie, token_from
 from plaza.sessions.model import Visit, new_token
 from plaza.sessions.service import Sessions
 from plaza.sessions.session_cache import SessionCache
@@ -79,8 +79,8 @@ class Visitors:
 
     async def from_visit(self, request: Request, visit: Visit) -> Visitor:
         """Return the visitor of a session that is already read."""
-        cookie = (set_cookie(request, visit.token, self.sessions.limits.absolute_seconds),) if visit.new else ()
+        cookies = session_cookies(request, visit, self.sessions.store)
         actor = None if visit.user is None else await self._credentials.actor(visit.user)
         if actor is not None:
             actor = replace(actor, since_ms=visit.since_ms)
-        return Visitor(visit.token, actor, cookie)
+        return Visitor(visit.token, actor, tuple(cookies))

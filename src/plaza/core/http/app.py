@@ -18,6 +18,7 @@ from plaza.core import metrics
 from plaza.core.auth import Auth
 from plaza.core.errors import BadRequest, MethodNotAllowed, NotFound, PlazaError
 from plaza.core.http import meta_routes
+from plaza.core.http.access import SESSION
 from plaza.core.http.admin_log import admin_log_entry
 from plaza.core.http.authorizer import Authorizer, PageAccess, ViewerAuth
 from plaza.core.http.body_reader import ClientDisconnected, Receive
@@ -33,6 +34,7 @@ from plaza.core.http.response_sender import ResponseSender
 from plaza.core.http.responses import JSON, Response, as_bytes
 from plaza.core.http.router import RouteNode, Router
 from plaza.core.http.routes import ErrorResponse, Routes
+from plaza.core.http.same_origin import require_same_origin
 from plaza.core.http.streaming import CancelOnDisconnect, Send
 from plaza.core.http.trusted_proxies import TrustedProxies
 from plaza.core.idempotency import BufferedResponse, Idempotency, IdempotentRequest, caller_id
@@ -231,7 +233,7 @@ class App:
         return await pages.run_form(request, run)
 
     async def _read_body(self, request: Request, bound: BoundRoute, receive: Receive) -> None:
-        self._refuse_cross_site(request)
+        self._refuse_cross_site(request, bound)
         await read_request_body(request, bound, receive, self.data_dir)
 
     async def _run_once(
@@ -261,11 +263,18 @@ class App:
             return own[0]
         return EncodedResponse(stored.status, with_headers(standard_headers(None), stored.headers), stored.body)
 
-    def _refuse_cross_site(self, request: Request) -> None:
-        """Refuse a write from a page of another site, which would use the reader's cookie. Browsers report the site."""
-        if request.headers.get("sec-fetch-site") == "cross-site" and not (
-            self.cors is not None and self.cors.allows(request.headers.get("origin", ""))
-        ):
+    def _refuse_cross_site(self, request: Request, bound: BoundRoute) -> None:
+        """Refuse a write from a page of another site, which would use the reader's cookie. Browsers report the site.
+
+        Routes that take the cookie are stricter: pages of other hosts of the same domain are refused too, and
+        `PLAZA_CORS_ORIGINS` must name an origin; `*` is not enough.
+        """
+        headers = request.headers
+        origin = headers.get("origin", "")
+        if bound.access is SESSION:
+            if not (self.cors is not None and origin in self.cors.origins):
+                require_same_origin(headers)
+        elif headers.get("sec-fetch-site") == "cross-site" and not (self.cors is not None and self.cors.allows(origin)):
             raise CrossOrigin("Pages of other sites cannot do this. Allow their origin in PLAZA_CORS_ORIGINS.")
 
     def _options(self, request: Request, node: RouteNode[BoundRoute]) -> EncodedResponse:
