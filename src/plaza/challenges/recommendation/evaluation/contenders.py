@@ -55,6 +55,7 @@ def item_knn(log: Ratings, nearest: int = 400, shrinkage: float = 10.0) -> Score
 
 def als(log: Ratings, factors: int = 24, regularization: float = 3.0, alpha: float = 2.0) -> Scores:
     """Alternating least squares on implicit feedback (Hu, Koren and Volinsky, 2008), from the package `implicit`."""
+    # Imported here: they are in the extra `evaluate`, which only this method needs.
     from implicit.cpu.als import AlternatingLeastSquares
     from scipy.sparse import csr_matrix
     from threadpoolctl import threadpool_limits
