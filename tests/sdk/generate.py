@@ -30,11 +30,19 @@ def write_document(folder: Path) -> Path:
 def write_python_client(folder: Path) -> Path:
     """Write the Python client; returns its folder. What the generator would leave out is an error."""
     target = folder / "python"
+    document = json.loads(write_document(folder).read_text())
+    for operation in (operation for methods in document["paths"].values() for operation in methods.values()):
+        # Where credentials are optional, the generator would ask for them.
+        if {} in operation.get("security", ()):
+            del operation["security"]
+    source = folder / "openapi-python.json"
+    source.write_text(json.dumps(document))
     command: list[str | Path] = [
         *(Path(sys.executable).parent / "openapi-python-client", "generate", "--fail-on-warning", "--overwrite"),
-        *("--path", write_document(folder), "--config", FOLDER / "python-client.yaml", "--output-path", target),
+        *("--path", source, "--config", FOLDER / "python-client.yaml", "--output-path", target),
     ]
     _run(command)
+    source.unlink()
     return target
 
 
@@ -42,14 +50,14 @@ def write_typescript_client(folder: Path) -> Path:
     """Write the TypeScript types and a `package.json` with the client that uses them; returns their folder."""
     target = folder / "typescript"
     target.mkdir(parents=True, exist_ok=True)
-    _run([NODE_PROGRAMS / "openapi-typescript", write_document(folder), "--output", target / "schema.d.ts"])
+    _run([NODE_PROGRAMS / "openapi-typescript", write_document(folder), "--output", target / "schema.ts"])
     versions = json.loads((FOLDER / "package.json").read_text())["dependencies"]
     package = {
         "name": "plaza-client",
         "version": __version__,
         "private": True,
         "type": "module",
-        "types": "schema.d.ts",
+        "types": "schema.ts",
         "dependencies": {"openapi-fetch": versions["openapi-fetch"]},
     }
     (target / "package.json").write_text(json.dumps(package, indent=2) + "\n")

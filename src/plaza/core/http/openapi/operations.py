@@ -45,7 +45,7 @@ _IDEMPOTENCY_KEY: dict[str, Any] = {
     "name": "Idempotency-Key",
     "in": "header",
     "description": "The same key and body within 24 hours return the first response again.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+    "schema": {"type": "string", "pattern": r"^[!-~]{1,255}$(?!\n)"},
 }
 
 _BINARY = {"type": "string", "format": "binary"}
@@ -192,7 +192,7 @@ def _content(bound: BoundRoute, schemas: Schemas) -> dict[str, Any] | None:
     if result is None:
         return None
     if result in (bytes, str):
-        return {media_type: {"schema": {"type": "string"}}}
+        return {media_type: {"schema": _BINARY if result is bytes else {"type": "string"}}}
     schema = schemas.for_type(result)
     if media_type == EVENTS:
         schema = {"type": "string", "contentMediaType": JSON, "contentSchema": schema}
