@@ -15,9 +15,7 @@ def add_commands(commands: Commands) -> None:
     about = "Maintain the search index."
     search = commands.add_parser("search", help=about, description=about, epilog=SEE_HELP)
     subcommands = search.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    rebuild = (
-        "IndexRebuild the search index from source data, beside a running server. It resumes after an interruption."
-    )
+    rebuild = "Rebuild the search index from source data, beside a running server. It resumes after an interruption."
     add_command(subcommands, "rebuild", _rebuild, rebuild, "plaza search rebuild")
 
 
