@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from plaza.app import Plaza
+from plaza.media.contents import WrittenContent
+from plaza.media.processor import ProcessedImage
+from plaza.media.uploads import Uploads
 from plaza.social.account_renaming import AccountRenaming
+from tests.http_servers import is_problem
 from tests.media.conftest import PictureUser, many, stored_files
 from tests.media.images import picture
 
@@ -31,12 +37,24 @@ async def test_deleting_an_account_deletes_its_pictures_and_no_others(
     assert await ben.sees(kept["id"], "large")
 
 
-async def test_no_upload_outlives_its_account(plaza: Plaza, ana: PictureUser) -> None:
-    """Uploads that end while the account is deleted are refused, or deleted with it."""
-    sending = [asyncio.create_task(ana.send()) for _ in range(4)]
-    await sending[0]
+async def test_no_upload_outlives_its_account(plaza: Plaza, ana: PictureUser, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upload that is still being processed while its account is deleted is refused, and leaves no file."""
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+    contents = plaza.get(Uploads)._contents
+    write = contents.write
+
+    async def write_later(image: ProcessedImage) -> WrittenContent:
+        written = await write(image)
+        arrived.set()
+        await go_on.wait()
+        return written
+
+    monkeypatch.setattr(contents, "write", write_later)
+    sending = asyncio.create_task(ana.send())
+    await arrived.wait()
     await ana.call("DELETE", "/users/me", json=PASSWORD)
-    assert {(await each).status_code for each in sending} <= {201, 401}
+    go_on.set()
+    is_problem(await sending, 401, "unauthenticated")
     assert await stored_files(plaza) == []
 
 

@@ -19,6 +19,15 @@ from plaza.core.picture_variants import VARIANT_WIDTHS, variant_size
 from plaza.core.validation_messages import described_pattern
 
 MAX_ALT_CHARACTERS: Final = 1_000
+_ALT: Final = described_pattern(
+    "Must not contain control characters", r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*$(?!\n)"
+)
+AltText = Annotated[
+    str,
+    Meta(
+        max_length=MAX_ALT_CHARACTERS, pattern=_ALT, description="What the picture shows, for those who cannot see it."
+    ),
+]
 
 UUID: Final = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 PictureId = Annotated[
@@ -78,14 +87,19 @@ def encode_pictures(pictures: Sequence[StoredPicture]) -> str:
     return _encode(pictures).decode() if pictures else ""
 
 
-def decode_pictures(text: str | None) -> list[Picture]:
+def decode_stored(text: str | None) -> list[StoredPicture]:
     """Return the pictures in such a text; none if another service wrote something else."""
     if not text:
         return []
     try:
-        return [stored.picture() for stored in _decode(text)]
+        return _decode(text)
     except (msgspec.ValidationError, msgspec.DecodeError):
         return []
+
+
+def decode_pictures(text: str | None) -> list[Picture]:
+    """Return the same with the addresses and sizes of their variants."""
+    return [stored.picture() for stored in decode_stored(text)]
 
 
 def picture_path(id: str, variant: str) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from plaza.core.domain import Core, Domain, Parts, Provided
-from plaza.media import routes
+from plaza.media import jobs, routes
+from plaza.media.cleanup import PictureCleanup
 from plaza.media.contents import Contents
 from plaza.media.delivery import PictureDelivery
+from plaza.media.invariants import FileInspector
 from plaza.media.library import LIBRARY
 from plaza.media.object_store import MediaStore
 from plaza.media.personal_data import MediaPersonalData
@@ -25,15 +27,22 @@ def build(core: Core) -> Parts:
         [Uploads(core.sql, core.functions, contents, processor, core.clock, settings)],
         Provided(pictures=PictureClaims(core.sql, core.valkey, core.clock, settings.public_url)),
         personal_data=MediaPersonalData(core.sql, contents),
-        build_last=lambda provided: _build_last(core, store, contents, provided),
+        build_last=lambda provided: _build_last(core, store, contents, processor, provided),
     )
 
 
-def _build_last(core: Core, store: MediaStore, contents: Contents, provided: Provided) -> Parts:
+def _build_last(
+    core: Core, store: MediaStore, contents: Contents, processor: ImageProcessor, provided: Provided
+) -> Parts:
     visibility = PictureVisibility(provided.picture_hosts)
     delivery = PictureDelivery(core.sql, visibility)
     responses = PictureResponses(delivery, store, redirects=core.settings.media_serving == "redirect")
-    return Parts([responses, PictureDeletion(core.sql, contents, visibility)])
+    cleanup = PictureCleanup(core.sql, contents, visibility, core.clock)
+    return Parts(
+        [responses, PictureDeletion(core.sql, contents, visibility), cleanup],
+        timers=jobs.timers(cleanup),
+        inspectors=[FileInspector(core.sql, store, contents, processor, core.clock)],
+    )
 
 
 DOMAIN = Domain(LIBRARY, [routes.route], build)

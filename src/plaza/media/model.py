@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from plaza.core.errors import NEVER_MISSING, Conflict, Invalid, TooFast
-from plaza.core.pictures import MAX_ALT_CHARACTERS
-from plaza.core.validation_messages import described_pattern
+from plaza.core.pictures import AltText
 
-_ALT: Final = described_pattern(
-    "Must not contain control characters", r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*$(?!\n)"
-)
-
-AltText = Annotated[
-    str,
-    Meta(
-        max_length=MAX_ALT_CHARACTERS, pattern=_ALT, description="What the picture shows, for those who cannot see it."
-    ),
-]
 VariantName = Annotated[Literal["small", "medium", "large"], NEVER_MISSING, Meta(examples=["small"])]
 
 

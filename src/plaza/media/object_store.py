@@ -84,16 +84,16 @@ class MediaStore:
             return None
         return next(_chunks(self._folder / path, start, end), b"")
 
-    async def sizes(self, folder: str) -> dict[str, int]:
-        """Return the size of each file in a folder of the store, by its name."""
-        with _translated(folder):
-            listed = await obstore.list(self._store, f"{folder}/").collect_async()
-        return {str(meta["path"]).rpartition("/")[2]: int(meta["size"]) for meta in listed}
-
-    async def list(self) -> AsyncIterator[list[StoredFile]]:
-        """Yield all files, in pages."""
+    async def folders(self) -> set[str]:
+        """Return the names of the folders at the top."""
         with _translated(""):
-            async for page in obstore.list(self._store, chunk_size=500):
+            found = await obstore.list_with_delimiter_async(self._store)
+        return {str(prefix).strip("/") for prefix in found["common_prefixes"]}
+
+    async def list(self, folder: str = "") -> AsyncIterator[list[StoredFile]]:
+        """Yield the files in a folder of the store, or all, in pages."""
+        with _translated(folder):
+            async for page in obstore.list(self._store, f"{folder}/" if folder else None, chunk_size=500):
                 yield [_stored_file(meta) for meta in page]
 
     async def delete(self, paths: Sequence[str]) -> None:

@@ -84,7 +84,7 @@ class PictureClaims:
         if not ids:
             return
         later = self._clock.now_ms() + DAY_MS
-        await tx.execute(update(PICTURES).where(PICTURES.c.id.in_(ids)).values(check_ms=later))
+        await tx.execute(update(PICTURES).where(PICTURES.c.id.in_(ids)).values(check_ms=later, unused_ms=None))
         rows = [{"picture_id": id, "kind": use.kind, "thing": use.id} for id in ids]
         await tx.execute(self._sql.insert(USES).values(rows).on_conflict_do_nothing())
 
@@ -107,7 +107,8 @@ class PictureVisibility:
             if of_kind:
                 found = await host.states([(use.id, picture) for use, picture in of_kind])
                 states.update(zip(of_kind, found, strict=True))
-        return [states.get(pair, "gone") for pair in uses]
+        # What a domain that does not run refers to is not shown, and not deleted.
+        return [states.get(pair, "hidden") for pair in uses]
 
 
 class PictureDeletion:

@@ -37,6 +37,7 @@ PICTURES = Table(
     Column("bytes", BigInteger, nullable=False),  # counts towards the owner's quota, also where files are shared
     Column("created_ms", BigInteger, nullable=False),
     Column("check_ms", BigInteger, nullable=False),  # when to look next whether anything shows it
+    Column("unused_ms", BigInteger),  # when nothing showed it any more; null while something does
     Index(None, "owner", "created_ms", "id"),
     Index(None, "digest"),
     Index(None, "check_ms"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from plaza.core.pictures import StoredPicture, encode_pictures
 from plaza.social import keys as k
 from plaza.social.hashtags import all_tags
 from plaza.social.inbound_sync import CommentRecord, FollowRecord, InboundSync, MarkRecord, PostRecord
@@ -23,7 +24,11 @@ class BulkImport:
         self._clock = sync.clock
 
     async def import_post(
-        self, post: PostRecord, likes: Sequence[MarkRecord], comments: Sequence[CommentRecord]
+        self,
+        post: PostRecord,
+        likes: Sequence[MarkRecord],
+        comments: Sequence[CommentRecord],
+        pictures: Sequence[StoredPicture] = (),
     ) -> bool:
         """Create a post with its likes and comments; return False if it exists. One round trip on one server."""
         assert len(likes) <= MAX_LIKES
@@ -37,7 +42,8 @@ class BulkImport:
             for part in (comment.id, comment.username, comment.content, _at(comment.created_at, now))
         ]
         tags = ",".join(all_tags(post.content, post.hashtags))
-        post_args = (id, post.username, post.content, post.media_url or "", tags, _at(post.created_at, now), now)
+        media_url, created_at = post.media_url or "", _at(post.created_at, now)
+        post_args = (id, post.username, post.content, media_url, tags, created_at, now, encode_pictures(pictures))
         created = await self._functions.run(
             "social_import_post",
             [*names, k.POST_BOOKMARKS(id), *author_keys],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.passwords import Passwords
-from plaza.core.pictures import AVATAR
+from plaza.core.pictures import AVATAR, POST
 from plaza.core.security_log import AccountLog
 from plaza.core.sign_in_limits import SignInLimits
 from plaza.social import routes_accounts, routes_feeds, routes_inbound_sync, routes_posts, routes_users
@@ -25,6 +25,7 @@ from plaza.social.invariants import INVARIANTS
 from plaza.social.jobs import SocialJobs
 from plaza.social.library import LIBRARY
 from plaza.social.personal_data import SocialPersonalData
+from plaza.social.post_pictures import PostPictures
 from plaza.social.post_reader import PostReader
 from plaza.social.posts import Posts
 from plaza.social.relations import Relations
@@ -38,7 +39,8 @@ def build(core: Core) -> Parts:
     passwords = Passwords()
     users, reader = Users(functions, core.auth, clock), PostReader(functions)
     relations = Relations(functions, users, clock)
-    posts = Posts(functions, reader, users, clock)
+    post_pictures = PostPictures(functions, core.provided.pictures)
+    posts = Posts(functions, reader, users, clock, post_pictures)
     avatars = Avatars(users, core.provided.pictures)
     comments = Comments(functions, posts)
     log = AccountLog(core.provided.security_log)
@@ -59,7 +61,7 @@ def build(core: Core) -> Parts:
     ]
     return Parts(
         services,
-        Provided(passwords=credentials, blocks=relations, picture_hosts={AVATAR: avatars}),
+        Provided(passwords=credentials, blocks=relations, picture_hosts={POST: post_pictures, AVATAR: avatars}),
         build_last=lambda provided: _build_last(core, passwords, credentials, personal_data, provided),
         personal_data=personal_data,
         search_sources=[UserSearch(users), PostSearch(reader)],

@@ -186,7 +186,7 @@ class InboundSync:
         status: Status = await self.functions.run(
             "social_sync_post",
             [k.POST(id), k.POST_EDITS(id), k.POST_LIKES(id), k.POST_BOOKMARKS(id), k.POST_COMMENTS(id), *author],
-            id, record.username, record.content, record.media_url or "", ",".join(tags), created, now, *style,
+            id, record.username, record.content, record.media_url or "", ",".join(tags), created, now, "", *style,
         )  # fmt: skip
         if status != "unchanged":
             await self.posts.store_listed_tags(id, record.content, record.hashtags, replace=status == "updated")

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenticated
 from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Pagination
-from plaza.core.pictures import PictureId
+from plaza.core.pictures import AltText, Picture, PictureId, decode_pictures
 from plaza.core.tokens import ROLES, Role
 from plaza.core.validation_messages import described_pattern
 from plaza.social.hashtags import MAX_TAG_CHARACTERS, MAX_TAGS, tags_in
@@ -39,6 +39,7 @@ _NAME = described_pattern("A username has 1 to 30 of A-Z a-z 0-9 . _ -", r"^[A-Z
 
 MAX_CONTENT_CHARACTERS: Final = 10_000
 MAX_COMMENT_CHARACTERS: Final = 2_000
+MAX_PICTURES: Final = 4
 
 # Registration also checks `core.tokens.is_username`, which refuses `me` and `AUTH`.
 Username = Annotated[str, Meta(pattern=_NAME, description="Case-sensitive.", examples=["ana"])]
@@ -87,6 +88,7 @@ POST_FIELDS: Final = (
     "banned",
     "banned_at",
     "banned_by",
+    "media",
 )
 
 
@@ -180,10 +182,18 @@ class NewAvatar(msgspec.Struct, forbid_unknown_fields=True):
     media: PictureId
 
 
+class AttachedPicture(msgspec.Struct, forbid_unknown_fields=True):
+    """A picture of a post. `alt` replaces the text that was given at the upload."""
+
+    id: PictureId
+    alt: AltText | None = None
+
+
 class NewPost(msgspec.Struct, forbid_unknown_fields=True):
     content: Content
     media_url: Url | None = None
     hashtags: list[Tag] = []
+    media: Annotated[list[PictureId | AttachedPicture], Meta(max_length=MAX_PICTURES)] = []
 
 
 class PostEdit(msgspec.Struct, forbid_unknown_fields=True):
@@ -256,6 +266,7 @@ class Post(msgspec.Struct, kw_only=True, omit_defaults=True):
     isLiked: bool
     isBookmarked: bool
     edited_at: int | None = None
+    media: list[Picture] = []
     banned: bool | None = None
     banned_at: int | None = None
     banned_by: str | None = None
@@ -378,7 +389,7 @@ def post_from_values(values: Sequence[str | None], id: str, *, liked: bool, book
     Takes a list instead of a hash because pages read many. A missing or invalid field becomes empty or 0.
     """
     (_, author, content, media, created, edited, tags, name, avatar, display_name, role, likes, comments, bookmarks,
-     banned, banned_at, banned_by) = values  # fmt: skip
+     banned, banned_at, banned_by, pictures) = values  # fmt: skip
     if author is None:
         return None
     post = Post(
@@ -398,6 +409,7 @@ def post_from_values(values: Sequence[str | None], id: str, *, liked: bool, book
         isLiked=liked,
         isBookmarked=bookmarked,
         edited_at=parse_int(edited) if edited else None,
+        media=decode_pictures(pictures) if pictures else [],
     )
     if banned:
         post.banned, post.banned_at, post.banned_by = True, parse_int(banned_at), banned_by

@@ -10,6 +10,7 @@ from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.functions import Functions
+from plaza.core.pictures import encode_pictures
 from plaza.core.sequences import pairs_to_dict
 from plaza.social.hashtags import all_tags, normalize_tag, tags_in
 from plaza.social.keys import (
@@ -26,6 +27,7 @@ from plaza.social.keys import (
     USER_BOOKMARKED,
 )
 from plaza.social.model import DeletionResult, NewPost, NoProfile, Post, PostEdit, post_from_hash
+from plaza.social.post_pictures import PostPictures
 from plaza.social.post_reader import PostReader, ReadView
 from plaza.social.users import Users, read_copied_profile
 
@@ -50,22 +52,26 @@ def deletion_keys(post: str) -> list[str]:
 
 
 class Posts:
-    def __init__(self, functions: Functions, reader: PostReader, users: Users, clock: Clock) -> None:
+    def __init__(
+        self, functions: Functions, reader: PostReader, users: Users, clock: Clock, pictures: PostPictures | None = None
+    ) -> None:
         self.functions = functions
         self.valkey = functions.valkey
         self.reader = reader
         self.users = users
         self.clock = clock
+        self.pictures = pictures or PostPictures(functions, None)
 
     async def create(self, actor: Actor, new: NewPost, operation: str | None = None) -> Post:
-        """Create a post; the same operation run twice creates one post. One round trip."""
+        """Create a post; the same operation run twice creates one post. One round trip, and one for its pictures."""
         tags = all_tags(new.content, new.hashtags)
         id, now = new_id(operation), self.clock.now_ms()
+        pictures, media_url = await self.pictures.claim(actor, id, new)
         author_keys, profile = await self.author_profile(actor.name)
         reply = await self.functions.run(
             "social_create_post",
             [POST(id), *author_keys],
-            id, actor.name, new.content, new.media_url or "", ",".join(tags), now, now, *profile,
+            id, actor.name, new.content, media_url or "", ",".join(tags), now, now, encode_pictures(pictures), *profile,
         )  # fmt: skip
         await self.store_listed_tags(id, new.content, new.hashtags)
         if len(reply) > 3:  # an earlier run of the operation created it
@@ -73,8 +79,9 @@ class Posts:
         avatar, display_name, role = reply
         return Post(
             id=id, user_id=actor.name, username=actor.name, display_name=display_name, avatar=avatar, user_role=role,
-            content=new.content, media_url=new.media_url or None, hashtags=tags, created_at=now,
+            content=new.content, media_url=media_url, hashtags=tags, created_at=now,
             likesCount=0, commentsCount=0, bookmarksCount=0, isLiked=False, isBookmarked=False,
+            media=[picture.picture() for picture in pictures],
         )  # fmt: skip
 
     async def get(self, viewer: Actor | None, id: str) -> Post:

@@ -9,8 +9,8 @@ command('import_post', function(keys, args)
   local post, likes, likes_recent, comments, comments_recent, bookmarks, user = unpack(keys)
   local id, author = args[1], args[2]
   if redis.call('EXISTS', post, likes, comments, bookmarks) > 0 then return 0 end
-  local own, next = {unpack(args, 1, 7)}, 9 + tonumber(args[8])
-  for i = 9, next - 1 do own[#own + 1] = args[i] end
+  local own, next = {unpack(args, 1, 8)}, 10 + tonumber(args[9])
+  for i = 10, next - 1 do own[#own + 1] = args[i] end
   write_post(post, user, own, true)
 
   local names, scored, last = {}, {}, next + 2 * tonumber(args[next])

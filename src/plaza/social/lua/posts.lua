@@ -93,8 +93,8 @@ end)
 -- Writes a new post; returns what it copied of its author's profile.
 -- `imported`: it comes from another system.
 local function write_post(post, user, args, imported)
-  local id, author, content, media, tags, created, at = unpack(args)
-  local style = {unpack(args, 8)}
+  local id, author, content, media, tags, created, at, pictures = unpack(args)
+  local style = {unpack(args, 9)}
   if user then
     local avatar, display_name, role, version = unpack(redis.call('HMGET', user, 'avatar', 'display_name', 'role', 'version'))
     if not role and not exists(user) then fail('no_profile', 'You have no profile. Register first.') end
@@ -104,6 +104,7 @@ local function write_post(post, user, args, imported)
     'hashtags', tags, 'likesCount', 0, 'commentsCount', 0, 'bookmarksCount', 0, 'user_version', style[1] or 0,
     'avatar', style[2] or '', 'display_name', style[3] or '', 'user_role', style[4] or 'user')
   if media ~= '' then redis.call('HSET', post, 'media_url', media) end
+  if pictures ~= '' then redis.call('HSET', post, 'media', pictures) end
   -- It has no points, so its author's sum does not change.
   project_lists(id, cache_state(id, {author, created, tags, false, 0, 0, 0, style[1]}).tags, at)
   local is_merged = finite(created, 0) >= finite(at, 0) - MERGE_OVERLAP_MS
@@ -116,11 +117,21 @@ local function write_post(post, user, args, imported)
 end
 
 -- create_post   KEYS post, the author's user (one server)
--- ARGV id, author, content, media_url, tags, created, now, and on a cluster version, avatar, display_name, role
+-- ARGV id, author, content, media_url, tags, created, now, pictures, and on a cluster version, avatar, display_name, role
 -- Reply {avatar, display_name, role}, or the post if it exists
 command('create_post', function(keys, args)
   if exists(keys[1]) then return redis.call('HGETALL', keys[1]) end
   return write_post(keys[1], keys[2], args)
+end)
+
+-- replace_pictures: change the pictures of a post, if no one else has.
+-- KEYS post   ARGV pictures before, pictures after ('' for none), media_url after   Reply 1, or 0 if they have changed
+command('replace_pictures', function(keys, args)
+  local post, before, after, media = keys[1], args[1], args[2], args[3]
+  if redis.call('HGET', post, 'media') ~= before then return 0 end
+  if after == '' then redis.call('HDEL', post, 'media') else redis.call('HSET', post, 'media', after) end
+  if media == '' then redis.call('HDEL', post, 'media_url') else redis.call('HSET', post, 'media_url', media) end
+  return 1
 end)
 
 -- Returns the author and the tags of a visible post; fails if it is missing, banned or hidden by a block.

@@ -33,6 +33,7 @@ def upgrade() -> None:
         sa.Column("bytes", sa.BigInteger, nullable=False),
         sa.Column("created_ms", sa.BigInteger, nullable=False),
         sa.Column("check_ms", sa.BigInteger, nullable=False),
+        sa.Column("unused_ms", sa.BigInteger),
     )
     op.create_index("ix_media_pictures_owner_created_ms_id", "media_pictures", ["owner", "created_ms", "id"])
     op.create_index("ix_media_pictures_digest", "media_pictures", ["digest"])
