@@ -10,7 +10,7 @@ import pytest
 
 from plaza.core.http.openapi.operations import operation_id
 from tests.openapi.test_operation_ids import ROUTES
-from tests.sdk import generate
+from tests.sdk import generate, samples
 from tests.sdk.conftest import PlazaForClients
 
 FOLDER = Path(__file__).parent
@@ -18,11 +18,13 @@ FOLDER = Path(__file__).parent
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the client, with the tour compiled into `out/`."""
+    """The folder of the client, with the tour and the samples of the page compiled into `out/`."""
     client = generate.write_typescript_client(tmp_path_factory.mktemp("sdk"))
     (client / "node_modules").symlink_to(FOLDER / "node_modules")
     for name in ("tsconfig.json", "typescript_tour.ts"):
         shutil.copy(FOLDER / name, client)
+    url = 'process.argv[2] ?? ""'
+    (client / "samples.ts").write_text(samples.program("typescript", url).replace(f'"{url}"', url))
     compiled = subprocess.run([generate.NODE_PROGRAMS / "tsc"], cwd=client, capture_output=True, text=True)
     assert compiled.returncode == 0, compiled.stdout
     return client
@@ -35,5 +37,11 @@ def test_the_client_has_every_operation(client: Path) -> None:
 
 
 async def test_a_tour_of_forty_operations_works(client: Path, plaza: PlazaForClients) -> None:
-    output = await plaza.run("node", client / "out" / "typescript_tour.js")
+    output = await plaza.run("node", client / "out" / "typescript_tour.js", plaza.url, plaza.api_key)
     assert len(set(output.split())) >= 40
+
+
+async def test_the_samples_of_the_page_work(client: Path, plaza: PlazaForClients, tmp_path: Path) -> None:
+    await plaza.run_transcript(tmp_path)
+    output = await plaza.run("node", client / "out" / "samples.js", plaza.url)
+    assert output.splitlines() == ["ana", "Post 2 #travel", "Post 1 #travel", "Post 0 #travel", "1 viewers"]
