@@ -32,7 +32,7 @@ from plaza.core.http.routes import Routes
 from plaza.core.idempotency import Idempotency
 from plaza.core.keyspace import Catalogue
 from plaza.core.rate_limits import Limiter
-from plaza.core.revocations import Revocations
+from plaza.core.revocations import Revocations, ended_sessions
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.telemetry import RequestLog, metrics_sampling
@@ -169,12 +169,15 @@ async def _opened(settings: Settings, domains: Sequence[Domain]) -> AsyncIterato
         valkey = await stack.enter_async_context(open_connection(settings.valkey_url))
         revocations = Revocations(valkey, clock=clock)
         api_keys = ApiKeys(valkey, clock)
-        auth = Auth(settings, revocations, api_keys=api_keys, clock=clock)
+        sessions = ended_sessions(valkey, clock)
+        auth = Auth(settings, revocations, ended_sessions=sessions, api_keys=api_keys, clock=clock)
         functions = Functions(valkey, [*LIBRARIES, *(domain.library for domain in domains)])
         await functions.load()
         stack.push_async_callback(functions.outbox.drain)
         await revocations.start()
         stack.push_async_callback(revocations.close)
+        await sessions.start()
+        stack.push_async_callback(sessions.close)
         await api_keys.start()
         stack.push_async_callback(api_keys.close)
         sql = await Sql.open(settings)

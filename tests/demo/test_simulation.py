@@ -23,6 +23,7 @@ from plaza.live.statistics import AudienceFigures
 from plaza.social.accounts import Accounts
 from plaza.social.inbound_sync import InboundSync
 from plaza.social.model import PasswordLogin, WrongPassword
+from plaza.social.password_changes import PasswordChanges
 from tests.demo.conftest import read_all_keys
 from tests.social.consistency import violations
 
@@ -113,7 +114,7 @@ async def test_accounts_open_only_where_no_other_machine_can_connect(
         await plaza_with_users.get(Accounts).login(PasswordLogin("robin", "robin"))
     # An account with a password is not offered: a user may have taken the name after it was deleted.
     demo._settings = settings
-    await plaza_with_users.get(Accounts).set_password("robin", "correct horse")
+    await plaza_with_users.get(PasswordChanges).set("robin", "correct horse")
     assert "robin" not in {account.username for account in await demo.accounts(HERE)}
 
 

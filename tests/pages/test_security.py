@@ -19,6 +19,7 @@ from plaza.shop.items import Items
 from plaza.shop.model import NewItem
 from plaza.social.accounts import Accounts
 from plaza.social.model import PasswordChange
+from plaza.social.password_changes import PasswordChanges
 from plaza.web.demo_accounts import DemoAccount
 from plaza.web.security import local_path
 from tests.http_servers import serving
@@ -280,11 +281,11 @@ async def test_forms_count_against_the_users_rate_limit(server: Server, tmp_path
 async def test_a_new_password_ends_every_session_and_keeps_the_cart(ana: PageClient, plaza: Plaza, url: str) -> None:
     item = await plaza.get(Items).create(NewItem("Lamp", "Bright.", "9.00", 3), "one")
     await ana.submit(f"/app/shop/cart/{item.id}", page=f"/app/shop/items/{item.id}", qty="2")
-    accounts = plaza.get(Accounts)
+    passwords = plaza.get(PasswordChanges)
     async with PageClient(url) as thief:
         for change in (
-            accounts.change_password(Actor("ana", "user"), PasswordChange("correct horse", "battery staple")),
-            accounts.set_password("ana", "battery staple"),
+            passwords.change(Actor("ana", "user"), PasswordChange("correct horse", "battery staple")),
+            passwords.set("ana", "battery staple"),
         ):
             thief.cookies.set("plaza", ana.cookies["plaza"])
             assert "Sign out" in (await thief.get("/app")).text
@@ -298,15 +299,16 @@ async def test_a_new_password_ends_every_session_and_keeps_the_cart(ana: PageCli
 async def test_sign_in_fails_if_the_password_changes_meanwhile(
     ana: PageClient, plaza: Plaza, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    accounts = plaza.get(Accounts)
-    check = accounts.passwords.check
+    passwords = plaza.get(PasswordChanges)
+    hashing = plaza.get(Accounts).passwords
+    check = hashing.check
 
     async def check_then_change(*args: Any) -> Any:
         checked = await check(*args)
-        await accounts.set_password("ana", "battery staple")
+        await passwords.set("ana", "battery staple")
         return checked
 
-    monkeypatch.setattr(accounts.passwords, "check", check_then_change)
+    monkeypatch.setattr(hashing, "check", check_then_change)
     form = {"page": "/app/sign-in", "username": "ana", "password": "correct horse"}
     assert (await ana.submit("/app/sign-in", **form)).status_code == 422
     assert "Sign out" not in (await ana.get("/app")).text

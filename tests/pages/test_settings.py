@@ -12,7 +12,7 @@ PAGE = "/app/account"
 
 async def _end_paths(client: PageClient) -> list[str]:
     """The paths of the forms that end other sessions."""
-    return re.findall(r'formaction="(/app/account/sessions/[^"]+)"', (await client.get(PAGE)).text)
+    return re.findall(r'formaction="(/app/account/sessions/[^"]+/end)"', (await client.get(PAGE)).text)
 
 
 async def test_users_end_their_own_sessions_only(ana: PageClient, url: str, guest: PageClient) -> None:
@@ -28,6 +28,23 @@ async def test_users_end_their_own_sessions_only(ana: PageClient, url: str, gues
         assert 'id="sessions"' in fragment.text
         assert "Sign out" not in (await other_browser.get("/app")).text
     assert await _end_paths(ana) == []
+
+
+async def test_a_page_shows_programs_too_and_ends_all_others(ana: PageClient, url: str) -> None:
+    credentials = {"username": "ana", "password": "correct horse"}
+    program = (await ana.post("/auth/login", json=credentials, headers={"user-agent": "curl/8.5.0"})).json()
+    async with PageClient(url) as other_browser:
+        await other_browser.submit("/app/sign-in", page="/app/sign-in", **credentials)
+        page = (await ana.get(PAGE)).text
+        assert "curl" in page
+        assert "127.0.0.0" in page
+        assert len(await _end_paths(ana)) == 2
+        assert (await ana.submit(f"{PAGE}/sessions/end-others", page=PAGE)).status_code == 303
+        assert "Sign out" not in (await other_browser.get("/app")).text
+    own = {"authorization": f"Bearer {program['access_token']}"}
+    assert (await ana.get("/whoami", headers=own)).status_code == 401
+    assert await _end_paths(ana) == []
+    assert "Sign out" in (await ana.get("/app")).text
 
 
 async def test_a_password_change_needs_the_old_one_and_ends_other_sessions(ana: PageClient, url: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from plaza.core.clients import UNKNOWN_CLIENT
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page
 from plaza.core.valkey import REQUEST_USAGE, RequestUsage, Valkey
@@ -186,7 +187,7 @@ async def test_a_user_has_at_most_fifty_sessions(shop: Shop, redis_client: Any) 
     for _ in range(50):
         shop.clock.advance(seconds=1)
         token = new_token()
-        await shop.sessions.store.open(token, "ana", shop.sessions.store.now())
+        await shop.sessions.store.open(token, "ana", shop.sessions.store.now(), UNKNOWN_CLIENT)
     await shop.functions.outbox.drain()
     assert await redis_client.zcard(USER_SESSION_TOKENS("ana")) == 50
     assert (await shop.sessions.visit(first)).new

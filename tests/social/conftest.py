@@ -18,7 +18,7 @@ from plaza.core.http.app import make_app
 from plaza.core.idempotency import Idempotency
 from plaza.core.leases import JOBS
 from plaza.core.rate_limits import Limiter
-from plaza.core.revocations import Revocations
+from plaza.core.revocations import Revocations, ended_sessions
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.tokens import Role
@@ -154,12 +154,15 @@ async def social(valkey: Valkey, clock: ManualClock, other_domains: dict[str, Pe
     await functions.load()
     revocations = Revocations(valkey, clock=clock)
     await revocations.start()
-    auth = Auth(SETTINGS, revocations, clock=clock)
+    ended = ended_sessions(valkey, clock)
+    await ended.start()
+    auth = Auth(SETTINGS, revocations, ended_sessions=ended, clock=clock)
     parts = build_social(functions, auth, clock, other_domains)
     yield Social(valkey, functions, auth, clock, services_by_type(parts))
     await functions.outbox.drain()
     for close in (close for part in parts for close in part.on_close):
         close()
+    await ended.close()
     await revocations.close()
 
 

@@ -21,7 +21,6 @@ from plaza.core.password_strength import WeakPassword
 from plaza.core.rate_limits import Limiter
 from plaza.core.sign_in_limits import SignInLimits
 from plaza.core.valkey import REQUEST_USAGE, RequestUsage
-from plaza.social.accounts import MAX_SESSIONS
 from plaza.social.credentials import Credentials
 from plaza.social.domain import DOMAIN
 from plaza.social.keys import AUTH_USER, USER, USERS_MODELS, USERS_REGULAR
@@ -33,6 +32,8 @@ from plaza.social.model import (
     UsernameTaken,
     WrongPassword,
 )
+from plaza.social.password_changes import PasswordChanges
+from plaza.social.refresh_tokens import MAX_SESSIONS
 from tests.http_servers import client_of, is_problem
 from tests.social.conftest import ADMIN, SETTINGS, Social
 
@@ -152,8 +153,8 @@ async def test_a_new_password_ends_every_other_session(social: Social) -> None:
     signed = await social.accounts.register(REGISTRATION)
     ana = Actor("ana", "user")
     with pytest.raises(Forbidden):
-        await social.accounts.change_password(ana, PasswordChange("wrong", "battery staple"))
-    changed = await social.accounts.change_password(ana, PasswordChange("correct horse", "battery staple"))
+        await social.parts[PasswordChanges].change(ana, PasswordChange("wrong", "battery staple"))
+    changed = await social.parts[PasswordChanges].change(ana, PasswordChange("correct horse", "battery staple"))
     with pytest.raises(InvalidRefreshToken):
         await social.accounts.refresh(signed.refresh_token)
     assert await social.accounts.refresh(changed.refresh_token)
@@ -161,7 +162,7 @@ async def test_a_new_password_ends_every_other_session(social: Social) -> None:
         await social.accounts.login(PasswordLogin("ana", "correct horse"))
     assert await social.accounts.login(PasswordLogin("ana", "battery staple"))
     changes = [PasswordChange("battery staple", new) for new in ("one of two", "two of two")]
-    racing = (social.accounts.change_password(ana, change) for change in changes)
+    racing = (social.parts[PasswordChanges].change(ana, change) for change in changes)
     ended = await asyncio.gather(*racing, return_exceptions=True)
     assert [type(one) for one in ended if isinstance(one, Exception)] == [Forbidden], (
         "the old password is accepted once"
@@ -355,4 +356,4 @@ async def test_weak_passwords_are_refused_by_every_route_that_sets_one(social: S
     problem = is_problem(await http.post("/auth/password", json=change, headers=headers), 422, "weak_password")
     assert problem["field"] == "new"
     with pytest.raises(WeakPassword):
-        await social.accounts.set_password("ana", "12345678")
+        await social.parts[PasswordChanges].set("ana", "12345678")

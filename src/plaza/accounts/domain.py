@@ -10,6 +10,7 @@ from plaza.accounts.openid_client import OpenIdClient
 from plaza.accounts.personal_data import AccountsPersonalData
 from plaza.accounts.second_factor import SecondFactors
 from plaza.accounts.security_log import SqlSecurityLog
+from plaza.accounts.sessions import AccountSessions
 from plaza.accounts.sign_in_proof import SignInProof
 from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.encryption import Encryption
@@ -46,7 +47,9 @@ def _build_last(core: Core, second_factors: SecondFactors, log: AccountLog, prov
     mail = MailJob(emails, mailer, public_url)
     proof = SignInProof(provided.passwords, second_factors)
     openid = OpenIdSignIn(core.valkey, _openid_client(settings, public_url), provided.passwords)
-    return Parts([emails, proof, openid], consumers=jobs.consumers(mail))
+    stores = [store for store in (provided.api_sessions, provided.sessions) if store is not None]
+    sessions = AccountSessions(stores, log)
+    return Parts([emails, proof, openid, sessions], consumers=jobs.consumers(mail))
 
 
 def _openid_client(settings: Settings, public_url: str) -> OpenIdClient | None:

@@ -9,10 +9,12 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from plaza.core.account_sessions import AccountSession
 from plaza.core.errors import BadRequest, Conflict, Forbidden, Invalid
 from plaza.core.number_parsing import MAX_TIME_MS
 from plaza.core.paging import Page, Pagination
 from plaza.core.security_log import LogKind
+from plaza.core.validation_messages import described_pattern
 
 # RFC 5321 allows 254 characters. Anything stricter than "one @, no spaces" refuses real addresses; the mail decides.
 _ADDRESS: Final = re.compile(r"[^@\s\x00-\x1f\x7f]{1,64}@[^@\s\x00-\x1f\x7f]{1,189}")
@@ -21,6 +23,13 @@ Purpose = Literal["verify", "reset"]
 EmailAddress = Annotated[str, Meta(min_length=3, max_length=254, description="An e-mail address.")]
 LinkToken = Annotated[str, Meta(min_length=20, max_length=100, description="The token of a one-time link.")]
 OneTimeCode = Annotated[str, Meta(min_length=6, max_length=40, description="A code, or a recovery code.")]
+AccountSessionId = Annotated[
+    str,
+    Meta(
+        pattern=described_pattern("Invalid session id. It has 32 of 0-9 and a-f", r"^[0-9a-f]{32}$(?!\n)"),
+        description="Id of a session.",
+    ),
+]
 LogText = Annotated[str, Meta(max_length=300)]
 Password = Annotated[str, Meta(min_length=8, max_length=256)]
 
@@ -100,6 +109,15 @@ class RecoveryCodes(msgspec.Struct):
 class MfaStatus(msgspec.Struct):
     enabled: bool
     recovery_codes_left: int
+
+
+class SessionPage(msgspec.Struct, frozen=True):
+    sessions: list[AccountSession]
+    pagination: Pagination
+
+
+class SessionsEnded(msgspec.Struct):
+    ended: int
 
 
 class LogQuery(Page, frozen=True):

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 from plaza.accounts.email_links import Emails
 from plaza.accounts.model import (
+    AccountSessionId,
     EmailChanged,
     EmailVerified,
     IncorrectPassword,
@@ -20,6 +21,8 @@ from plaza.accounts.model import (
     RecoveryCodes,
     ResetConfirmation,
     ResetRequest,
+    SessionPage,
+    SessionsEnded,
     TotpCode,
     TotpEnrolment,
     TotpRemoval,
@@ -28,6 +31,7 @@ from plaza.accounts.model import (
 )
 from plaza.accounts.second_factor import SecondFactors
 from plaza.accounts.security_log import SqlSecurityLog
+from plaza.accounts.sessions import AccountSessions
 from plaza.accounts.sign_in_proof import SignInProof
 from plaza.core import csv_text
 from plaza.core.auth import Actor
@@ -37,6 +41,7 @@ from plaza.core.http.access import ADMIN, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
+from plaza.core.paging import Page
 from plaza.core.password_strength import WeakPassword
 from plaza.core.security_log import AccountLog
 
@@ -132,6 +137,24 @@ async def remove_totp(
     await second_factors.disable(actor.name)
     await log.record(actor.name, "second_factor_removed", request.address)
     return await second_factors.status(actor.name)
+
+
+@route.get("/auth/sessions", access=USER)
+async def list_account_sessions(actor: Actor, page: Page, sessions: AccountSessions) -> SessionPage:
+    """List your sessions, of programs and of browsers, last used first."""
+    return await sessions.page(actor, page)
+
+
+@route.delete("/auth/sessions/{id}", access=USER, status=204)
+async def end_account_session(actor: Actor, id: AccountSessionId, request: Request, sessions: AccountSessions) -> None:
+    """End one of your sessions. Its access tokens are void at once."""
+    await sessions.end(actor, id, request.address)
+
+
+@route.delete("/auth/sessions", access=USER)
+async def end_other_account_sessions(actor: Actor, request: Request, sessions: AccountSessions) -> SessionsEnded:
+    """End all your other sessions. The one that the token belongs to stays."""
+    return SessionsEnded(await sessions.end_others(actor, request.address))
 
 
 @route.get("/admin/log", access=ADMIN, limit_first=True)

@@ -54,7 +54,7 @@ async def finish_openid(
     if cookie is None or not code:
         raise SignInRefused
     username, page = await openid.finish(state, cookie[1], code)
-    visit = await sign_in.admit(token_from(request), username)
+    visit = await sign_in.admit(token_from(request), username, request.client)
     await log.record(username, "sign_in", request.address, detail="openid")
     session = set_cookie(request, visit.token, sessions.limits.absolute_seconds)
     return Response(status=303, headers=[session, _state_cookie(request, "", 0), ("location", page)])

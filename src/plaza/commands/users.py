@@ -101,12 +101,10 @@ def _users_role(given: argparse.Namespace) -> int:
 
 
 def _users_password(given: argparse.Namespace) -> int:
-    from plaza.social.accounts import Accounts
+    from plaza.social.password_changes import PasswordChanges
 
     password = _ask_password()
-    with_plaza_logged(
-        lambda plaza: plaza.get(Accounts).set_password(given.name, password), "users password", given.name
-    )
+    with_plaza_logged(lambda plaza: plaza.get(PasswordChanges).set(given.name, password), "users password", given.name)
     print(f"{given.name} has a new password and is signed out everywhere.")
     return 0
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from plaza.core.api_keys import ApiKeys, Scope
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Unauthenticated
-from plaza.core.revocations import Revocations
+from plaza.core.revocations import NOT_REVOKED, Revocations
 from plaza.core.settings import Settings
 from plaza.core.tokens import MAX_TOKEN_AGE_SECONDS, Claims, Role, Tokens
 
@@ -43,6 +43,8 @@ class Actor:
     scopes: frozenset[Scope] | None = None  # of a named API key; None for everything that the role allows
     # When the token was issued, to detect a revocation during the request (`username_locks.py`). None for API keys.
     since_ms: int | None = field(default=None, compare=False)
+    session: str | None = field(default=None, compare=False)  # id of the session, if the credentials belong to one
+    signed_in_ms: int | None = field(default=None, compare=False)  # when the user signed in, if it is known
 
     @property
     def is_admin(self) -> bool:
@@ -68,7 +70,14 @@ class VerifiedToken:
     @classmethod
     def from_claims(cls, claims: Claims) -> VerifiedToken:
         issued_ms = claims.issued_ms()
-        actor = Actor(claims.username, claims.role, claims.group_names(), since_ms=issued_ms)
+        actor = Actor(
+            claims.username,
+            claims.role,
+            claims.group_names(),
+            since_ms=issued_ms,
+            session=claims.session(),
+            signed_in_ms=claims.signed_in_ms(),
+        )
         return cls(actor, issued_ms, min(claims.exp, claims.iat + MAX_TOKEN_AGE_SECONDS))
 
 
@@ -80,11 +89,13 @@ class Auth:
         settings: Settings,
         revocations: Revocations | None = None,
         *,
+        ended_sessions: Revocations | None = None,
         api_keys: ApiKeys | None = None,
         max_cached: int = MAX_CACHED_TOKENS,
         clock: Clock | None = None,
     ) -> None:
         self.revocations = Revocations() if revocations is None else revocations
+        self.ended_sessions = Revocations() if ended_sessions is None else ended_sessions
         self._tokens = Tokens(settings.secret("jwt_secret"), settings.jwt_public_key)
         self._api_key = settings.secret("api_key").encode()
         self.api_keys = api_keys
@@ -132,6 +143,10 @@ class Auth:
         """Make the access tokens issued up to a time void; sessions stay. One round trip. See `revoke_tokens`."""
         await self.revocations.revoke_access_tokens(username, at_ms)
 
+    async def end_session(self, session: str, at_ms: int) -> None:
+        """Make the access tokens of one API session void. One round trip. See `revoke_tokens`."""
+        await self.ended_sessions.add(session, at_ms)
+
     async def revoke_tokens(self, username: str) -> None:
         """Make every token and session of a user void from now on. One round trip.
 
@@ -152,12 +167,20 @@ class Auth:
         if verified.expires_s <= self._clock.now_s():
             self._verified.pop(token, None)
             raise Unauthenticated("The token has expired. Refresh it or sign in again.")
-        if verified.issued_ms <= self.revocations.token_revoked_ms(verified.actor.name):
+        if self._is_revoked(verified):
             self._verified.pop(token, None)
             raise Unauthenticated("The token was revoked. Sign in again.")
         if token not in self._verified:
             self._cache(token, verified)
         return verified.actor
+
+    def _is_revoked(self, verified: VerifiedToken) -> bool:
+        """Whether the user's tokens were revoked or the session has ended since the token was issued. No I/O."""
+        actor = verified.actor
+        if verified.issued_ms <= self.revocations.token_revoked_ms(actor.name):
+            return True
+        # Whenever it was issued: an ended session never gets another token, but the clocks of two processes may differ.
+        return actor.session is not None and self.ended_sessions.revoked_ms(actor.session) != NOT_REVOKED
 
     def _cache(self, token: str, verified: VerifiedToken) -> None:
         # Only valid tokens are cached, so a caller without credentials cannot evict others.

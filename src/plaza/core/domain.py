@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
+from plaza.core.account_sessions import SessionList
 from plaza.core.auth import Actor, Auth
 from plaza.core.clock import Clock
 from plaza.core.errors import Unauthenticated
@@ -91,7 +92,7 @@ class SecondFactor(Protocol):
         """Whether a code is right. Each code works once."""
 
 
-class SignOut(Protocol):
+class SignOut(SessionList, Protocol):
     async def sign_out(self, username: str) -> None:
         """End every browser session of a user."""
 
@@ -109,6 +110,7 @@ class Provided:
     second_factor: SecondFactor | None = None
     security_log: SecurityLog | None = None
     sessions: SignOut | None = None
+    api_sessions: SessionList | None = None
     blocks: BlockLists | None = None
     pictures: Pictures | None = None
     picture_hosts: Mapping[str, PictureHost] = field(default_factory=dict)  # by kind of thing

@@ -164,11 +164,21 @@ TOKEN_CUTOFFS = Key(
     "tokens:cutoffs",
     "zset",
     "Revocations: older tokens and sessions of these users are void (deleted, renamed, suspended). "
-    "`<username>@tokens`: access tokens only (role or password changed, logout).",
+    "`<username>@tokens`: access tokens only (role or password changed, all sessions ended).",
     contains="username, or `<username>@tokens`",
     score="Unix milliseconds up to which tokens are void",
     element_regex="[A-Za-z0-9._-]{1,30}(@tokens)?",
     lifetime="an entry is removed after 90 days, when all older tokens have expired",
+    read=KeyAccess.ADMIN,
+)
+ENDED_SESSIONS = Key(
+    "tokens:ended_sessions",
+    "zset",
+    "API sessions that have ended: their access tokens are void.",
+    contains="id of the session",
+    score="Unix milliseconds up to which its tokens are void",
+    element_regex="[0-9a-f]{32}",
+    lifetime="an entry is removed when its last access token has expired, within an hour or two",
     read=KeyAccess.ADMIN,
 )
 LIMIT_USER = Key(

@@ -17,7 +17,7 @@ import hashlib
 import math
 import zlib
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Final, Generic, TypeVar
@@ -190,6 +190,20 @@ def ids_in_sorted_set(functions: Functions, key: str, *, newest_first: bool = Tr
             flat = await functions.query("paging_after", [key], repr(start.score), start.id, count, *order)
             rows = pairs(flat)
         return [(id, Position(name, float(score), id)) for id, score in rows]
+
+    return after
+
+
+def ids_in_memory(name: str, rows: Iterable[tuple[str, float]]) -> FetchIds[Position]:
+    """Page a short list that is already read, given as ids with scores, highest score first. No I/O."""
+    list_id = list_checksum(name)
+    positions = [(id, Position(list_id, score, id)) for id, score in sorted(rows, key=lambda row: (-row[1], row[0]))]
+
+    async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
+        rest = positions
+        if start is not None:
+            rest = [row for row in positions if (-row[1].score, row[0]) > (-start.score, start.id)]
+        return rest[:count]
 
     return after
 

@@ -19,10 +19,11 @@ import structlog
 
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
-from plaza.core.keys import TOKEN_CUTOFFS
+from plaza.core.keys import ENDED_SESSIONS, TOKEN_CUTOFFS
+from plaza.core.keyspace import Key
 from plaza.core.number_parsing import MAX_TIME_MS
 from plaza.core.sequences import pairs
-from plaza.core.tokens import MAX_TOKEN_AGE_SECONDS
+from plaza.core.tokens import ACCESS_TOKEN_SECONDS, MAX_CLOCK_SKEW_SECONDS, MAX_TOKEN_AGE_SECONDS
 from plaza.core.valkey import ReplyError, Valkey, scan_pages
 
 NOT_REVOKED: Final = -1
@@ -40,22 +41,30 @@ MAX_SKEW_MS: Final = 60_000
 FULL_READ_SECONDS: Final = 3_600.0
 RETRY_SECONDS: Final = 0.2
 
+# Access tokens of ended sessions are Plaza's own and expire soon, so this list stays short.
+ENDED_SESSION_SECONDS: Final = ACCESS_TOKEN_SECONDS + MAX_CLOCK_SKEW_SECONDS + MAX_SKEW_MS // 1000
+
 log = structlog.get_logger("plaza.auth")
 
 
 class Revocations:
-    """The revocations of all users. Without a Valkey the list is empty, for programs that only issue tokens."""
+    """The revocations of all users, or of ended sessions. Without a Valkey the list is empty, for programs that only
+    issue tokens."""
 
     def __init__(
         self,
         valkey: Valkey | None = None,
         *,
         clock: Clock | None = None,
+        key: Key = TOKEN_CUTOFFS,
+        kept_seconds: int = MAX_TOKEN_AGE_SECONDS,
         page_size: int = PAGE_SIZE,
         full_read_seconds: float = FULL_READ_SECONDS,
     ) -> None:
         self._valkey = valkey
         self._clock = clock or Clock()
+        self._key = key
+        self._kept_seconds = kept_seconds
         self._page_size = page_size
         self._full_read_seconds = full_read_seconds
         self._revoked_ms: dict[str, int] = {}
@@ -99,21 +108,22 @@ class Revocations:
     async def revoke(self, username: str) -> int:
         """Make all tokens and sessions that a user has now void, in every process. One round trip."""
         # Later than any token of the user: one issued after the last revocation may be dated just after that.
-        return await self._add(username, max(self._clock.now_ms(), self.token_revoked_ms(username) + 1))
+        return await self.add(username, max(self._clock.now_ms(), self.token_revoked_ms(username) + 1))
 
     async def revoke_access_tokens(self, username: str, at_ms: int) -> int:
         """Make the access tokens that were issued up to a time void, in every process. One round trip."""
-        return await self._add(username + TOKENS_ONLY, at_ms)
+        return await self.add(username + TOKENS_ONLY, at_ms)
 
-    async def _add(self, member: str, at: int) -> int:
+    async def add(self, member: str, at: int) -> int:
+        """Make what was issued to a member up to a time void, in every process. One round trip."""
         assert self._valkey is not None
-        await self._valkey.call("ZADD", TOKEN_CUTOFFS(), "GT", at, member)
+        await self._valkey.call("ZADD", self._key(), "GT", at, member)
         self._own[member] = at
         self._put(self._revoked_ms, member, at)
         return at
 
     def _invalidated(self, keys: list[str] | None) -> None:
-        if keys is None or TOKEN_CUTOFFS() in keys:
+        if keys is None or self._key() in keys:
             self._needs_full_read = self._needs_full_read or keys is None
             self._changed.set()
 
@@ -151,11 +161,11 @@ class Revocations:
         assert self._valkey is not None
         since, self._read_ms = self._read_ms - MAX_SKEW_MS, self._clock.now_ms()
         # Tracked, and before the rest: a change after it causes a notification.
-        size: int = await self._valkey.tracked("ZCARD", TOKEN_CUTOFFS())
+        size: int = await self._valkey.tracked("ZCARD", self._key())
         offset, found = 0, self._page_size
         while found == self._page_size:
             page = ("LIMIT", offset, self._page_size, "WITHSCORES")
-            rows = await self._valkey.call("ZRANGE", TOKEN_CUTOFFS(), since, "+inf", "BYSCORE", *page)
+            rows = await self._valkey.call("ZRANGE", self._key(), since, "+inf", "BYSCORE", *page)
             for username, score in rows:
                 self._put(self._revoked_ms, username, _as_ms(score))
             offset, found = offset + self._page_size, len(rows)
@@ -166,11 +176,11 @@ class Revocations:
         self._needs_full_read = False  # before reading: a connection lost during the read sets it again
         self._own, fresh = {}, {}
         self._read_ms = self._clock.now_ms()
-        oldest = self._read_ms - MAX_TOKEN_AGE_SECONDS * 1000
+        oldest = self._read_ms - self._kept_seconds * 1000
         try:
-            await self._valkey.call("ZREMRANGEBYSCORE", TOKEN_CUTOFFS(), "-inf", oldest)
-            await self._valkey.tracked("ZCARD", TOKEN_CUTOFFS())
-            async for page in scan_pages(self._valkey, "ZSCAN", TOKEN_CUTOFFS(), count=self._page_size):
+            await self._valkey.call("ZREMRANGEBYSCORE", self._key(), "-inf", oldest)
+            await self._valkey.tracked("ZCARD", self._key())
+            async for page in scan_pages(self._valkey, "ZSCAN", self._key(), count=self._page_size):
                 for username, score in pairs(page):
                     fresh[username] = _as_ms(score)
         except BaseException:
@@ -188,3 +198,8 @@ class Revocations:
 def _as_ms(score: str | float) -> int:
     """Return a score as a time. An operator may write `+inf`, which revokes a name permanently."""
     return int(min(max(float(score), 0), MAX_TIME_MS))
+
+
+def ended_sessions(valkey: Valkey, clock: Clock) -> Revocations:
+    """Return the list of API sessions that have ended."""
+    return Revocations(valkey, clock=clock, key=ENDED_SESSIONS, kept_seconds=ENDED_SESSION_SECONDS)

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from plaza.core.errors import SettingError, Unauthenticated
+from plaza.core.number_parsing import MAX_TIME_MS
 
 Role = Literal["user", "model", "admin"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
@@ -56,12 +57,24 @@ class Claims(msgspec.Struct, frozen=True):
     nbf: int | float | None = None
     aud: Any = None
     groups: Any = None  # another issuer may use it for something else
+    sid: Any = None
+    auth_time: Any = None
 
     def group_names(self) -> tuple[str, ...] | None:
         """The groups of the token; None if it has no list of groups."""
         if not isinstance(self.groups, list):
             return None
         return tuple(group for group in self.groups if isinstance(group, str))
+
+    def session(self) -> str | None:
+        """The session of the token; None if it has none."""
+        return self.sid if isinstance(self.sid, str) else None
+
+    def signed_in_ms(self) -> int | None:
+        """When the user signed in, in Unix milliseconds; None if the token does not say."""
+        if isinstance(self.auth_time, bool) or not isinstance(self.auth_time, int | float):
+            return None
+        return int(min(max(self.auth_time, 0) * 1000, MAX_TIME_MS))
 
     def issued_ms(self) -> int:
         """When the token was issued, in Unix milliseconds, rounded down.

@@ -8,8 +8,10 @@ POST. On plain http, where that prefix is not allowed, it is `plaza`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
+from plaza.core.clients import ClientInfo
 from plaza.core.http.request import Request
 from plaza.core.sign_in_limits import DEVICE_SECONDS
 from plaza.sessions.model import SessionClient, Visit, is_token
@@ -50,6 +52,11 @@ def session_cookies(request: Request, visit: Visit, store: SessionStore) -> list
 def device_from(request: Request) -> str:
     """Return the device cookie of a request; empty without one."""
     return next(_values(request, _name(request) + DEVICE_SUFFIX), "")
+
+
+def sign_in_client(request: Request) -> ClientInfo:
+    """Return where a sign-in comes from, with its device cookie."""
+    return replace(request.client, known_device=device_from(request))
 
 
 def _values(request: Request, name: str) -> Iterator[str]:

@@ -43,6 +43,8 @@ SESSION_STATE = Key(
         ),
         HashField("since", "when it started, Unix seconds", KeyAccess.NONE, value_regex="<seconds>", required=True),
         HashField("seen", "when it was last seen", KeyAccess.NONE, value_regex="<seconds>", required=True),
+        HashField("device", "the browser and system that signed in", KeyAccess.NONE),
+        HashField("address", "the address that signed in, truncated by default", KeyAccess.NONE),
         HashField("cart", "id of a guest's cart while its checkout is not finished", KeyAccess.NONE),
         HashField("last", "id of the cart that was ordered last, and when", KeyAccess.NONE),
         HashField("moved", "until when requests with this token are served after a login replaced it", KeyAccess.NONE),

@@ -55,7 +55,10 @@ class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """A session. Its `id` is not secret: the token cannot be derived from it. Times are Unix seconds."""
+    """A session. Its `id` is not secret: the token cannot be derived from it. Times are Unix seconds.
+
+    `device` and `address` are those of the sign-in; the address is truncated to its network by default.
+    """
 
     id: str
     user: str | None
@@ -63,6 +66,8 @@ class Session(msgspec.Struct, frozen=True):
     last_seen: float
     expires_at: float
     current: bool
+    device: str = ""
+    address: str = ""
 
 
 class SessionsPage(msgspec.Struct, frozen=True):

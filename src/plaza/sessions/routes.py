@@ -14,10 +14,10 @@ from plaza.core.paging import Page
 from plaza.sessions.cookies import (
     clear_cookie,
     client_from,
-    device_from,
     session_cookies,
     set_cookie,
     set_device_cookie,
+    sign_in_client,
     token_from,
 )
 from plaza.sessions.model import Login, Session, SessionId, SessionReplaced, SessionsPage, Visit, WrongLogin
@@ -52,7 +52,7 @@ async def start_session(request: Request, sessions: Sessions) -> Response[Sessio
 )
 async def login_session(body: Login, request: Request, sessions: Sessions, sign_in: SignIn) -> Response[Session]:
     """Log in. The token changes, and the guest's cart is merged into the account's."""
-    visit = await sign_in.login(token_from(request), body, request.address, device_from(request))
+    visit = await sign_in.login(token_from(request), body, sign_in_client(request))
     cookie = set_cookie(request, visit.token, sessions.limits.absolute_seconds)
     device = set_device_cookie(request, sign_in.new_device(body.username))
     return Response(sessions.describe(visit), headers=[cookie, device])
@@ -61,7 +61,7 @@ async def login_session(body: Login, request: Request, sessions: Sessions, sign_
 @route.post("/logout", access=SESSION, status=204)
 async def logout_session(request: Request, sessions: Sessions) -> Response[None]:
     """Log out and end the session. The account's cart stays for the next login."""
-    await sessions.logout(token_from(request))
+    await sessions.logout(token_from(request), request.address)
     return Response(None, headers=[clear_cookie(request)])
 
 

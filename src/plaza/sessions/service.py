@@ -7,8 +7,12 @@ import secrets
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
+from plaza.core.account_sessions import AccountSession
 from plaza.core.errors import NotFound
-from plaza.core.paging import Page, Position, list_checksum, page_by_position
+from plaza.core.paging import Page, ids_in_memory, page_by_position
+from plaza.core.security_log import AccountLog
 from plaza.sessions.keys import RECENT_TOKENS, SESSION_STATE, USER_SESSION_TOKENS
 from plaza.sessions.model import (
     Session,
@@ -30,8 +34,9 @@ MAX_KEPT: Final = 10_000
 class Sessions:
     """The sessions of users and guests."""
 
-    def __init__(self, finder: SessionFinder) -> None:
+    def __init__(self, finder: SessionFinder, log: AccountLog | None = None) -> None:
         self.store = finder.store
+        self._log = log or AccountLog(None)
         self._finder = finder
         self._valkey = self.store.functions.valkey
         self._next_rank = 0  # where cleaning goes on in `recent:`; it passes over the tokens of other services
@@ -45,7 +50,7 @@ class Sessions:
         visit, _ = await self._finder.visit(cookie)
         return visit
 
-    async def logout(self, cookie: str | None) -> None:
+    async def logout(self, cookie: str | None, address: str | None = None) -> None:
         """End the session of a cookie. The account's cart stays for the next login."""
         if cookie is None or not is_token(cookie):
             return
@@ -54,6 +59,8 @@ class Sessions:
             user, replaced_until, to = await self._valkey.call("HMGET", SESSION_STATE(token), "user", "moved", "to")
             if not replaced_until:
                 await self.store.end(token)
+                if user:
+                    await self._log.record(user, "session_ended", address, detail="sign_out")
                 return
             # A token that was replaced long ago must not end the new session. Nor must a guest's, which may be planted.
             if not user or not to or self.store.clock.now_s() > float(replaced_until):
@@ -65,46 +72,50 @@ class Sessions:
         if visit.user is None or visit.replaced:
             return [self.describe(visit)]
         tokens = await self._valkey.call("ZRANGE", USER_SESSION_TOKENS(visit.user), 0, -1, "REV")
-        rows = await self._valkey.batch([("HMGET", SESSION_STATE(t), "user", "since", "seen", "moved") for t in tokens])
+        fields = ("user", "since", "seen", "moved", "device", "address")
+        rows = await self._valkey.batch([("HMGET", SESSION_STATE(token), *fields) for token in tokens])
         sessions = []
         if visit.token not in tokens:  # a login of another service, which is being indexed
             sessions.append(self.describe(visit))
-        for token, (user, since, seen, replaced) in zip(tokens, rows, strict=True):
+        for token, (user, since, seen, replaced, device, address) in zip(tokens, rows, strict=True):
             if user == visit.user and not replaced:
-                own = Visit(token, user, float(since), float(seen))
-                sessions.append(self.describe(own, current=token == visit.token))
+                described = self.describe(Visit(token, user, float(since), float(seen)), current=token == visit.token)
+                sessions.append(msgspec.structs.replace(described, device=device or "", address=address or ""))
         now = self.store.clock.now_s()
         return [session for session in sessions if session.expires_at >= now]
 
     async def page(self, visit: Visit, page: Page) -> SessionsPage:
         """Return a page of the caller's sessions, newest first."""
         own = {session.id: session for session in await self.list_own(visit)}
-        name = f"sessions of {visit.buyer}"
-        newest_first = sorted(own.values(), key=lambda session: (-session.created_at, session.id))
-
-        async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
-            positions = [(s.id, Position(list_checksum(name), s.created_at, s.id)) for s in newest_first]
-            if start is not None:
-                positions = [p for p in positions if (-p[1].score, p[0]) > (-start.score, start.id)]
-            return positions[:count]
+        rows = [(session.id, session.created_at) for session in own.values()]
 
         async def load(ids: Sequence[str]) -> list[Session | None]:
             return [own[id] for id in ids]
 
-        paged = await page_by_position(name, page, after, load)
+        name = f"sessions of {visit.buyer}"
+        paged = await page_by_position(name, page, ids_in_memory(name, rows), load)
         return SessionsPage(paged.items, paged.pagination)
 
     async def end_own(self, visit: Visit, id: str) -> None:
         """End one of the caller's sessions. A session of another user is not found."""
         if visit.replaced:
             raise SessionReplaced("A login has replaced this session. Repeat the request with the new cookie.")
-        tokens = [visit.token]
         if visit.user is not None:
-            tokens = await self._valkey.call("ZRANGE", USER_SESSION_TOKENS(visit.user), 0, -1)
-        token = next((token for token in tokens if secrets.compare_digest(public_id(token), id)), None)
-        if token is None:
+            ended = await self.end_session(visit.user, id)
+        elif ended := secrets.compare_digest(visit.id, id):
+            await self.store.end(visit.token)
+        if not ended:
             raise NotFound("You have no session with this id.", id=id)
-        await self.store.end(token)
+
+    async def sessions_of(self, username: str) -> list[AccountSession]:
+        """Return the sessions of a user. Two round trips."""
+        return [_account_session(session) for session in await self.list_own(Visit("", username, 0, 0))]
+
+    async def end_session(self, username: str, id: str) -> bool:
+        """End a session of a user; False if there is none with this id. Two round trips."""
+        tokens = await self._valkey.call("ZRANGE", USER_SESSION_TOKENS(username), 0, -1)
+        token = next((token for token in tokens if secrets.compare_digest(public_id(token), id)), None)
+        return token is not None and await self.store.end(token)
 
     def describe(self, visit: Visit, *, current: bool = True) -> Session:
         """Return what the API shows of a session."""
@@ -151,3 +162,8 @@ class Sessions:
         """End every session of a user, for example after a password change. The account's cart stays."""
         for token in await self._valkey.call("ZRANGE", USER_SESSION_TOKENS(username), 0, -1):
             await self.store.end(token)
+
+
+def _account_session(session: Session) -> AccountSession:
+    created, used, expires = (round(s * 1000) for s in (session.created_at, session.last_seen, session.expires_at))
+    return AccountSession(session.id, "browser", session.device, session.address, created, used, expires)

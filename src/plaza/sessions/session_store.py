@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from plaza.core.clients import ClientInfo
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.keyspace import Key
 from plaza.core.revocations import Revocations
+from plaza.core.settings import AccountAddress
 from plaza.sessions.keys import LOGIN_TOKENS, SESSION_STATE
 from plaza.sessions.model import SessionLimits, seconds_text
 from plaza.sessions.offers import SessionOffers
@@ -32,6 +34,7 @@ class SessionStore:
         revocations: Revocations | None = None,
         limits: SessionLimits | None = None,
         offers: SessionOffers | None = None,
+        addresses: AccountAddress = "truncated",
     ) -> None:
         self.functions = functions
         self.clock = clock
@@ -39,6 +42,7 @@ class SessionStore:
         self.offers = offers or SessionOffers(clock)
         self.library = data.library
         self._data_keys = data.keys
+        self._addresses = addresses
         self._revocations = Revocations() if revocations is None else revocations
 
     def keys(self, token: str) -> list[str]:
@@ -68,9 +72,10 @@ class SessionStore:
         user, since = await self.functions.query(self.command("session_user"), self.keys(token), *args)
         return None if not user or self.is_revoked(user, float(since)) else str(user)
 
-    async def open(self, token: str, username: str, since: str) -> None:
+    async def open(self, token: str, username: str, since: str, client: ClientInfo) -> None:
         """Start the session of an authenticated user."""
-        await self.functions.run(self.command("open_session"), self.keys(token), token, since, username)
+        args = (token, since, username, client.device_name, client.stored_address(self._addresses))
+        await self.functions.run(self.command("open_session"), self.keys(token), *args)
 
     async def replace(self, token: str, new_token: str, username: str, until: str) -> str | None:
         """Replace a session at login. Return what the owner of its data replied, or None if there is no session."""

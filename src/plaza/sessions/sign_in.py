@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from plaza.core.clients import UNKNOWN_CLIENT, ClientInfo
 from plaza.core.domain import SignInCheck
 from plaza.core.tokens import is_username
 from plaza.sessions.model import Login, Visit, WrongLogin, is_token, new_token, seconds_text
@@ -31,28 +32,32 @@ class SignIn:
         self._passwords = passwords
         self._on_replaced = on_replaced
 
-    async def login(self, cookie: str | None, login: Login, address: str | None = None, device: str = "") -> Visit:
-        """Sign in by username and password. Two round trips besides the password check. `device` is a cookie too."""
+    async def login(self, cookie: str | None, login: Login, client: ClientInfo = UNKNOWN_CLIENT) -> Visit:
+        """Sign in by username and password. Two round trips besides the password check."""
         user = None
         # Before the check: a user who is suspended, renamed or deleted during it is signed out by that.
         since = self._store.start_time(login.username)
         if self._passwords is not None and is_username(login.username):
-            user = await self._passwords.check(login.username, login.password, address, login.code, device)
+            user = await self._passwords.check(
+                login.username, login.password, client.address, login.code, client.known_device
+            )
         if user is None:
             raise WrongLogin("Username or password is wrong.")
-        return await self.admit(cookie, user.name, since)
+        return await self.admit(cookie, user.name, client, since)
 
     def new_device(self, username: str) -> str:
         """Return the cookie for a device in which this user has just signed in; empty without a password check."""
         return "" if self._passwords is None else self._passwords.new_device(username)
 
-    async def admit(self, cookie: str | None, username: str, since: str | None = None) -> Visit:
+    async def admit(
+        self, cookie: str | None, username: str, client: ClientInfo = UNKNOWN_CLIENT, since: str | None = None
+    ) -> Visit:
         """Start the session of an authenticated user; the guest's data moves to the new session. Two round trips.
 
         The new session exists before the old one is replaced: if that fails, the guest's session is unchanged.
         """
         token, started = new_token(), since or self._store.start_time(username)
-        await self._store.open(token, username, started)
+        await self._store.open(token, username, started, client)
         if cookie is not None and is_token(cookie):
             until = seconds_text(self._store.clock.now_ms() + GRACE_SECONDS * 1000)
             reply = await self._store.replace(cookie, token, username, until)

@@ -7,6 +7,7 @@ from plaza.caching.page_cache import PageCache
 from plaza.caching.row_cache import RowCache
 from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.paging import Snapshots
+from plaza.core.security_log import AccountLog
 from plaza.sessions import jobs as session_jobs
 from plaza.sessions import routes as session_routes
 from plaza.sessions.model import SessionLimits
@@ -35,9 +36,11 @@ def build(core: Core) -> Parts:
     settings = core.settings
     limits = SessionLimits(settings.shop_idle_seconds, settings.shop_absolute_seconds, settings.shop_sessions)
     offers = SessionOffers(core.clock, settings.secret("jwt_secret"))
-    store = SessionStore(core.functions, core.clock, SESSION_DATA, core.auth.revocations, limits, offers)
+    store = SessionStore(
+        core.functions, core.clock, SESSION_DATA, core.auth.revocations, limits, offers, settings.account_address
+    )
     finder = SessionFinder(store, core.limiter)
-    sessions = Sessions(finder)
+    sessions = Sessions(finder, AccountLog(core.provided.security_log))
     rows, pages = RowCache(core.functions, row_loader(core.sql)), PageCache(core.functions)
     items = Items(core.sql, rows, pages.purge)
     orders = OrderHistory(core.sql)

@@ -12,6 +12,7 @@ from plaza.social.account_deletion import AccountDeletion
 from plaza.social.account_export import AccountExport
 from plaza.social.account_renaming import AccountRenaming
 from plaza.social.accounts import Accounts
+from plaza.social.api_sessions import ApiSessions
 from plaza.social.avatars import Avatars
 from plaza.social.comments import Comments
 from plaza.social.credentials import Credentials
@@ -24,6 +25,7 @@ from plaza.social.inbound_sync import InboundSync
 from plaza.social.invariants import INVARIANTS
 from plaza.social.jobs import SocialJobs
 from plaza.social.library import LIBRARY
+from plaza.social.password_changes import PasswordChanges
 from plaza.social.personal_data import SocialPersonalData
 from plaza.social.post_pictures import PostPictures
 from plaza.social.post_reader import PostReader
@@ -46,6 +48,7 @@ def build(core: Core) -> Parts:
     log = AccountLog(core.provided.security_log)
     limits = SignInLimits(core.limiter, core.settings.secret("jwt_secret"), clock)
     credentials = Credentials(functions, core.auth, limits, passwords, core.provided.second_factor, log)
+    api_sessions = ApiSessions(functions, core.auth, clock)
     personal_data = SocialPersonalData(functions, comments, HomeFeedUpdates(functions))
     services = [
         credentials,
@@ -61,8 +64,13 @@ def build(core: Core) -> Parts:
     ]
     return Parts(
         services,
-        Provided(passwords=credentials, blocks=relations, picture_hosts={POST: post_pictures, AVATAR: avatars}),
-        build_last=lambda provided: _build_last(core, passwords, credentials, personal_data, provided),
+        Provided(
+            passwords=credentials,
+            blocks=relations,
+            api_sessions=api_sessions,
+            picture_hosts={POST: post_pictures, AVATAR: avatars},
+        ),
+        build_last=lambda provided: _build_last(core, passwords, credentials, api_sessions, personal_data, provided),
         personal_data=personal_data,
         search_sources=[UserSearch(users), PostSearch(reader)],
         on_close=[passwords.close],
@@ -70,7 +78,12 @@ def build(core: Core) -> Parts:
 
 
 def _build_last(
-    core: Core, passwords: Passwords, credentials: Credentials, social: SocialPersonalData, provided: Provided
+    core: Core,
+    passwords: Passwords,
+    credentials: Credentials,
+    api_sessions: ApiSessions,
+    social: SocialPersonalData,
+    provided: Provided,
 ) -> Parts:
     """Build the services that need the browser sessions or the personal data of the other domains."""
     functions, auth, clock = core.functions, core.auth, core.clock
@@ -78,9 +91,27 @@ def _build_last(
     deletion = AccountDeletion(functions, auth, social, others, credentials.log)
     renaming = AccountRenaming(functions, auth, clock, social, others)
     jobs = SocialJobs(functions, social.posts, deletion, renaming, social.fanout, clock)
-    accounts = Accounts(functions, auth, core.limiter, passwords, credentials, clock, provided.sessions)
+    accounts = Accounts(
+        functions,
+        auth,
+        core.limiter,
+        passwords,
+        credentials,
+        api_sessions,
+        clock,
+        core.settings.account_address,
+    )
+    password_changes = PasswordChanges(
+        functions,
+        auth,
+        passwords,
+        credentials,
+        clock,
+        provided.sessions,
+        core.settings.account_address,
+    )
     export = AccountExport(provided.personal_data, credentials.log)
-    return Parts([accounts, deletion, renaming, export, jobs], timers=jobs.timers())
+    return Parts([accounts, password_changes, deletion, renaming, export, jobs], timers=jobs.timers())
 
 
 ROUTES = [

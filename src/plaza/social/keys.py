@@ -337,7 +337,8 @@ AUTH_USER = Key(
     "auth:<username>",
     "hash",
     "A user's credentials. No route or proxy reads them.",
-    contains="`password_hash` → argon2 or bcrypt; family of refresh tokens → `sha256 of the current one|expiry in ms`; "
+    contains="`password_hash` → argon2 or bcrypt; `family:<session>` → `sha256 of the current refresh token"
+    "|expiry|sign-in|last use|address|device`, times in ms; "
     "`registered` → hashes of the `Idempotency-Key` and the profile of the registration, and its time; "
     "`suspended_at`, `suspended_by` → when and by which admin the account was suspended",
     owner="username",

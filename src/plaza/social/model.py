@@ -12,7 +12,7 @@ from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenti
 from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Pagination
 from plaza.core.pictures import AltText, Picture, PictureId, decode_pictures
-from plaza.core.tokens import ROLES, Role
+from plaza.core.tokens import ROLES, Role, is_username
 from plaza.core.validation_messages import described_pattern
 from plaza.social.hashtags import MAX_TAG_CHARACTERS, MAX_TAGS, tags_in
 from plaza.social.keys import PRIVATE, UUID
@@ -452,3 +452,9 @@ def score(points: int, created_at: int, now_ms: int) -> float:
     """Return the documented engagement score, which decays with age; 0 after 14 days."""
     age = max(now_ms - created_at, 0)
     return points / (age / HOUR_MS + 1) if age <= RANKED_MS else 0.0
+
+
+def require_username(username: str) -> None:
+    """Raise `Invalid` unless this can be a username."""
+    if not is_username(username):
+        raise Invalid("A username has 1 to 30 of A-Z a-z 0-9 . _ - and is not me or AUTH.", field="username")

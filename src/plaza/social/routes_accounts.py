@@ -13,7 +13,7 @@ from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
 from plaza.core.idempotency import REPLAYED, KeyReused
 from plaza.core.password_strength import WeakPassword
-from plaza.sessions.cookies import device_from, set_device_cookie
+from plaza.sessions.cookies import set_device_cookie, sign_in_client
 from plaza.social.accounts import Accounts
 from plaza.social.credentials import Credentials
 from plaza.social.model import (
@@ -28,6 +28,7 @@ from plaza.social.model import (
     UsernameTaken,
     WrongPassword,
 )
+from plaza.social.password_changes import PasswordChanges
 
 # The service limits attempts by username, so these routes have no limit of their own.
 route = Routes("accounts", about="Registration, sign-in and sessions.")
@@ -56,7 +57,7 @@ async def register(
     body: Registration, request: Request, accounts: Accounts, credentials: Credentials
 ) -> Response[SignedIn]:
     """Register an account and sign in. The same `Idempotency-Key` and body sign in again."""
-    signed_in, again = await accounts.register_once(body, request.headers.get("idempotency-key"), request.address)
+    signed_in, again = await accounts.register_once(body, request.headers.get("idempotency-key"), request.client)
     device = set_device_cookie(request, credentials.new_device(body.username))
     return Response(signed_in, headers=[device, REPLAYED] if again else [device])
 
@@ -72,7 +73,7 @@ async def login(
     body: PasswordLogin, request: Request, accounts: Accounts, credentials: Credentials
 ) -> Response[SignedIn]:
     """Sign in with username and password. The cookie marks this client as known to the user."""
-    signed_in = await accounts.login(body, request.address, device_from(request))
+    signed_in = await accounts.login(body, sign_in_client(request))
     return Response(signed_in, headers=[set_device_cookie(request, credentials.new_device(body.username))])
 
 
@@ -82,9 +83,9 @@ async def login(
     raises=[InvalidRefreshToken, AccountSuspended],
     example={"refresh_token": "ana.5f3b9c1e.Zm9vYmFyYmF6cXV4"},
 )
-async def refresh_tokens(body: RefreshRequest, accounts: Accounts) -> SignedIn:
+async def refresh_tokens(body: RefreshRequest, request: Request, accounts: Accounts) -> SignedIn:
     """Exchange a refresh token for the next one. Using a token twice ends its session."""
-    return await accounts.refresh(body.refresh_token)
+    return await accounts.refresh(body.refresh_token, request.client)
 
 
 @route.post(
@@ -93,9 +94,9 @@ async def refresh_tokens(body: RefreshRequest, accounts: Accounts) -> SignedIn:
     raises=[InvalidRefreshToken],
     example={"refresh_token": "ana.5f3b9c1e.Zm9vYmFyYmF6cXV4"},
 )
-async def logout(actor: Actor | None, body: Logout, accounts: Accounts) -> LoggedOut:
+async def logout(actor: Actor | None, body: Logout, request: Request, accounts: Accounts) -> LoggedOut:
     """End the session of a refresh token, or all sessions of the caller."""
-    await accounts.logout(actor, body.refresh_token)
+    await accounts.logout(actor, body.refresh_token, request.client)
     return LoggedOut()
 
 
@@ -106,9 +107,9 @@ async def logout(actor: Actor | None, body: Logout, accounts: Accounts) -> Logge
     raises=[WeakPassword, TooFast],
     example={"old": "correct horse battery", "new": "a new horse battery"},
 )
-async def change_password(actor: Actor, body: PasswordChange, request: Request, accounts: Accounts) -> SignedIn:
+async def change_password(actor: Actor, body: PasswordChange, request: Request, passwords: PasswordChanges) -> SignedIn:
     """Change the password. Every other session ends."""
-    return await accounts.change_password(actor, body, request.address)
+    return await passwords.change(actor, body, request.client)
 
 
 @route.get("/whoami", access=AUTHENTICATED)

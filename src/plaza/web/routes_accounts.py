@@ -11,7 +11,7 @@ from plaza.core.http.access import PUBLIC
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.security_log import AccountLog
-from plaza.sessions.cookies import clear_cookie, device_from, token_from
+from plaza.sessions.cookies import clear_cookie, sign_in_client, token_from
 from plaza.sessions.model import Login, Visit
 from plaza.sessions.service import Sessions
 from plaza.sessions.sign_in import SignIn
@@ -54,7 +54,7 @@ async def submit_sign_in(request: Request, body: bytes, site: PageResponses, use
         given["code"] = fields["code"]
     try:
         login = forms.convert_fields(given, Login)
-        visit = await user_sign_in.login(token_from(request), login, request.address, device_from(request))
+        visit = await user_sign_in.login(token_from(request), login, sign_in_client(request))
     except (Unauthenticated, Invalid, TooFast) as error:
         values = {"username": given["username"], "problem": error.detail, "needs_code": "code" in given}
         if isinstance(error, MfaRequired | WrongCode):
@@ -74,7 +74,8 @@ async def sign_in_as_demo_account(
     name = fields.get("as", "")
     if name not in {account.username for account in await site.demo.accounts(sign_in.visited_host(request))}:
         raise NotFound("There is no such demo account.")
-    visitor = await site.visitors.from_visit(request, await user_sign_in.admit(token_from(request), name))
+    visit = await user_sign_in.admit(token_from(request), name, request.client)
+    visitor = await site.visitors.from_visit(request, visit)
     await log.record(name, "sign_in", request.address, detail="demo")
     next_path = local_path(fields.get(forms.NEXT))
     return sign_in.signed_in_response(request, site, visitor, next_path, carried_draft(fields))
@@ -117,19 +118,19 @@ async def sign_up(
 async def _register(request: Request, new: Registration, user_sign_in: SignIn, accounts: Accounts) -> Visit:
     """Create an account and its session. After a double click the account exists: then the password signs in to it."""
     try:
-        registered = await accounts.register(new, request.address)
+        await accounts.create(new, request.client)
     except UsernameTaken:
         with suppress(Unauthenticated, TooFast):
             login = Login(new.username, new.password)
-            return await user_sign_in.login(token_from(request), login, request.address, device_from(request))
+            return await user_sign_in.login(token_from(request), login, sign_in_client(request))
         raise
-    return await user_sign_in.admit(token_from(request), registered.user.username)
+    return await user_sign_in.admit(token_from(request), new.username, request.client)
 
 
 @page.post("/sign-out", access=PUBLIC, limit=None)  # also for users over their limit
 async def sign_out(request: Request, body: bytes, site: PageResponses, sessions: Sessions) -> Response[str]:
     """Sign out and end the session."""
-    await sessions.logout(token_from(request))
+    await sessions.logout(token_from(request), request.address)
     return Response(status=303, headers=[clear_cookie(request), ("location", HOME)])
 
 

@@ -8,20 +8,19 @@ from typing import Any, Final
 from markupsafe import Markup
 from msgspec import json
 
+from plaza.accounts.model import AccountSessionId
+from plaza.accounts.sessions import AccountSessions
 from plaza.core.errors import Forbidden, Invalid, NotFound, PlazaError, TooFast
 from plaza.core.http.access import USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import JSON, Response
-from plaza.core.paging import Page
 from plaza.sessions.cookies import clear_cookie, token_from
-from plaza.sessions.model import Session, SessionId
-from plaza.sessions.service import Sessions
 from plaza.sessions.sign_in import SignIn
 from plaza.social.account_deletion import AccountDeletion
 from plaza.social.account_export import AccountExport
-from plaza.social.accounts import Accounts
 from plaza.social.credentials import Credentials
 from plaza.social.model import PasswordChange, Profile
+from plaza.social.password_changes import PasswordChanges
 from plaza.social.users import Users
 from plaza.web import forms
 from plaza.web.page_responses import PageResponses
@@ -35,8 +34,6 @@ page = PageRoutes()
 
 # The fields of the profile form. An empty field is removed from the profile.
 PROFILE_FIELDS: Final[tuple[str, ...]] = ("display_name", "bio", "links")
-# More than a user can look through.
-MAX_SESSIONS_SHOWN: Final = 50
 
 
 def settings_tabs(current: str) -> Markup:
@@ -76,49 +73,63 @@ async def change_profile(request: Request, body: bytes, site: PageResponses, use
 
 
 @page.get("/account", access=USER)
-async def account(request: Request, site: PageResponses, sessions: Sessions, changed: str = "") -> Response[str]:
+async def account(request: Request, site: PageResponses, sessions: AccountSessions, changed: str = "") -> Response[str]:
     """Show your account: sessions, password, data export and deletion."""
     return await _account_page(request, site, sessions, password_changed=changed == "password")
 
 
-async def _account_page(request: Request, site: PageResponses, sessions: Sessions, **context: Any) -> Response[str]:
+async def _account_page(
+    request: Request, site: PageResponses, sessions: AccountSessions, **context: Any
+) -> Response[str]:
     visitor = await site.visitors.from_request(request)
-    visitor.require_user()
+    own = await sessions.list_all(visitor.require_user())
     values = {"password_changed": False, "password_problem": "", "deletion_problem": "", **context}
-    values |= {"tabs": settings_tabs("Account"), "sessions": await _own_sessions(request, sessions)}
+    values |= {"tabs": settings_tabs("Account"), "sessions": own}
     return site.page(request, visitor, "account.html", return_path="/app/account", **values)
-
-
-async def _own_sessions(request: Request, sessions: Sessions) -> list[Session]:
-    visit = await sessions.visit(token_from(request))
-    return (await sessions.page(visit, Page(limit=MAX_SESSIONS_SHOWN))).sessions
 
 
 @page.post("/account/sessions/{id}/end", access=USER)
 async def end_session(
-    request: Request, body: bytes, site: PageResponses, id: SessionId, sessions: Sessions
+    request: Request, body: bytes, site: PageResponses, id: AccountSessionId, sessions: AccountSessions
 ) -> Response[str]:
     """End another of your sessions."""
     visitor = await site.visitors.from_request(request)
-    visitor.require_user()
-    visit = await sessions.visit(token_from(request))
+    actor = visitor.require_user()
     with suppress(NotFound):  # ended by an earlier click
-        await sessions.end_own(visit, id)
-    context: dict[str, Any] = {"message": "Session signed out.", "sessions": await _own_sessions(request, sessions)}
+        await sessions.end(actor, id, request.address)
+    context: dict[str, Any] = {"message": "Session signed out.", "sessions": await sessions.list_all(actor)}
+    return site.form_response(request, visitor, body, "/app/account", "sessions.html", **context)
+
+
+@page.post("/account/sessions/end-others", access=USER)
+async def end_other_sessions(
+    request: Request, body: bytes, site: PageResponses, sessions: AccountSessions
+) -> Response[str]:
+    """End all your other sessions."""
+    visitor = await site.visitors.from_request(request)
+    actor = visitor.require_user()
+    await sessions.end_others(actor, request.address)
+    context: dict[str, Any] = {"message": "All other sessions signed out.", "sessions": await sessions.list_all(actor)}
     return site.form_response(request, visitor, body, "/app/account", "sessions.html", **context)
 
 
 @page.post("/account/password", access=USER, limit=None)  # attempts are limited per username
 async def change_password(
-    request: Request, body: bytes, site: PageResponses, accounts: Accounts, sessions: Sessions, user_sign_in: SignIn
+    request: Request,
+    body: bytes,
+    site: PageResponses,
+    passwords: PasswordChanges,
+    sessions: AccountSessions,
+    user_sign_in: SignIn,
 ) -> Response[str]:
     """Change your password. This ends all sessions, and starts a new one in this browser."""
     visitor = await site.visitors.from_request(request)
     try:
-        await accounts.change_password(visitor.require_user(), forms.read_form(body, PasswordChange), request.address)
+        change = forms.read_form(body, PasswordChange)
+        await passwords.change_in_browser(visitor.require_user(), change, request.client)
     except (Forbidden, Invalid, TooFast) as error:
         return await _account_page(request, site, sessions, status=_status(error), password_problem=error.detail)
-    visit = await user_sign_in.admit(token_from(request), visitor.name)
+    visit = await user_sign_in.admit(token_from(request), visitor.name, request.client)
     renewed = await site.visitors.from_visit(request, visit)
     return Response(status=303, headers=[*renewed.cookie, ("location", "/app/account?changed=password")])
 
@@ -138,7 +149,7 @@ async def delete_account(
     body: bytes,
     site: PageResponses,
     credentials: Credentials,
-    sessions: Sessions,
+    sessions: AccountSessions,
     deletion: AccountDeletion,
 ) -> Response[str]:
     """Delete your account, with its password."""

@@ -82,5 +82,5 @@ class Visitors:
         cookies = session_cookies(request, visit, self.sessions.store)
         actor = None if visit.user is None else await self._credentials.actor(visit.user)
         if actor is not None:
-            actor = replace(actor, since_ms=visit.since_ms)
+            actor = replace(actor, since_ms=visit.since_ms, session=visit.id, signed_in_ms=visit.since_ms)
         return Visitor(visit.token, actor, tuple(cookies))

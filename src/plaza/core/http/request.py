@@ -7,6 +7,7 @@ from random import getrandbits
 from typing import TYPE_CHECKING, Any
 
 from plaza.core.auth import Actor
+from plaza.core.clients import ClientInfo
 from plaza.core.http.trusted_proxies import TrustedProxies
 from plaza.core.rate_limits import LimitState
 from plaza.core.valkey import RequestUsage
@@ -98,6 +99,11 @@ class Request:
         if self._address is None:
             self._address = self._proxies.client_address(self.scope)
         return self._address
+
+    @property
+    def client(self) -> ClientInfo:
+        """The client's address and program, for sign-ins."""
+        return ClientInfo(self.address, self.headers.get("user-agent", ""))
 
     @property
     def proxied(self) -> bool:

@@ -196,10 +196,10 @@ command('enter_session', function(keys, args)
 end)
 
 -- open_session: start the session of an authenticated user, under a new token.
--- KEYS session, …   ARGV token, now_s, username
+-- KEYS session, …   ARGV token, now_s, username, device, address
 command('open_session', function(keys, args)
-  local token, at, username = unpack(args)
-  redis.call('HSET', keys[1], 'user', username, 'since', at, 'seen', at)
+  local token, at, username, device, address = unpack(args)
+  redis.call('HSET', keys[1], 'user', username, 'since', at, 'seen', at, 'device', device, 'address', address)
   for _, hook in ipairs(on_sign_in) do hook(keys) end
   project('seen', token)
   project('login', token)

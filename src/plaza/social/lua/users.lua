@@ -97,18 +97,30 @@ projection('token_revocation', function(name, at)
   return {'ZADD', key.token_cutoffs(), 'GT', at, name .. '@tokens'}
 end, 1)
 
+-- Ends the access tokens of one session.
+projection('ended_session', function(id, at)
+  return {'ZADD', key.ended_sessions(), 'GT', at, id}
+end, 1)
+
 projection('user_leaving', function(name)
   local since = redis.call('GET', key.user_leaving(name))
   if not since then return {'ZREM', key.users_leaving(), name} end
   return {'ZADD', key.users_leaving(), since, name}
 end)
 
--- Deletes expired families of refresh tokens, and those with the earliest expiry beyond the limit.
+-- Ends a session: a family of refresh tokens, and the access tokens that it got. Returns whether there was one.
+local function end_family(auth, family, at)
+  if redis.call('HDEL', auth, family) == 0 then return false end
+  project('ended_session', string.sub(family, 8), at)
+  return true
+end
+
+-- Deletes expired families of refresh tokens, and ends those with the earliest expiry beyond the limit.
 local function drop_expired_families(auth, at, most)
   local kept = {}
   local fields = redis.call('HGETALL', auth)
   for i = 1, #fields, 2 do
-    local expires = string.sub(fields[i], 1, 7) == 'family:' and tonumber(string.match(fields[i + 1], '|(%d+)$'))
+    local expires = string.sub(fields[i], 1, 7) == 'family:' and tonumber(string.match(fields[i + 1], '^%x+|(%d+)'))
     if expires and expires <= at then
       redis.call('HDEL', auth, fields[i])
     elseif expires then
@@ -116,7 +128,7 @@ local function drop_expired_families(auth, at, most)
     end
   end
   table.sort(kept, function(a, b) return a[2] < b[2] end)
-  for i = 1, #kept - most do redis.call('HDEL', auth, kept[i][1]) end
+  for i = 1, #kept - most do end_family(auth, kept[i][1], at) end
 end
 
 local function drop_families(auth)
@@ -125,7 +137,7 @@ local function drop_families(auth)
   end
 end
 
--- register: create an account and its first session.
+-- register: create an account, and its first session unless `family` is ''.
 -- KEYS user, auth, leaving, renaming
 -- ARGV name, now, password_hash ('' for none: another provider signs the user in), family, token, id of the idempotent request ('' for none), field, value, …
 -- Reply the profile
@@ -135,7 +147,8 @@ command('register', function(keys, args)
   if redis.call('EXISTS', unpack(keys)) > 0 then fail('username_taken', 'This username is taken. Choose another one.') end
   redis.call('HSET', user, 'username', name, 'role', 'user', 'postCount', 0, 'followerCount', 0, 'followingCount', 0,
     'created_at', text(at), unpack(args, 7))
-  if args[3] ~= '' then redis.call('HSET', auth, 'password_hash', args[3], args[4], args[5]) end
+  if args[3] ~= '' then redis.call('HSET', auth, 'password_hash', args[3]) end
+  if args[4] ~= '' then redis.call('HSET', auth, args[4], args[5]) end
   if args[6] ~= '' then redis.call('HSET', auth, 'registered', args[6]) end
   project('registries', name)
   return redis.call('HGETALL', user)
@@ -168,31 +181,40 @@ command('sign_in', function(keys, args)
 end)
 
 -- refresh: exchange a refresh token for the next of its family. A token that is used twice was copied: the family ends.
--- KEYS user, auth   ARGV now, family, sha256 of the token, next token   Reply the profile, or nothing
+-- KEYS user, auth   ARGV now, family, sha256 of the token, next token with its expiry, when and from where it is used
+-- Reply {when the user signed in, the profile}; 'reused' if the token was used before; nothing if there is no such family
 command('refresh', function(keys, args)
   local user, auth, at, family = keys[1], keys[2], now(args[1]), args[2]
   local known = redis.call('HGET', auth, family)
   if not known then return nil end
-  local hash, expires = string.match(known, '^(%x+)|(%d+)$')
-  if hash ~= args[3] or tonumber(expires) <= at or not exists(user) then
+  local hash, expires, created = string.match(known, '^(%x+)|(%d+)|?(%d*)')
+  if not hash or tonumber(expires) <= at or not exists(user) then
     redis.call('HDEL', auth, family)
     return nil
   end
+  if hash ~= args[3] then
+    end_family(auth, family, at)
+    return 'reused'
+  end
   if is_suspended(user, auth) then fail('suspended', 'This account is suspended.') end
-  redis.call('HSET', auth, family, args[4])
-  return redis.call('HGETALL', user)
+  created = created ~= '' and created or '0' -- earlier releases did not store it
+  redis.call('HSET', auth, family, args[4] .. '|' .. created .. '|' .. args[5])
+  return {created, redis.call('HGETALL', user)}
 end)
 
--- sign_out: end one family of refresh tokens, or all, and the access tokens.
--- KEYS auth   ARGV family ('' for all), name, now   Reply whether there was one
+-- end_session: end one session with its access tokens.
+-- KEYS auth   ARGV family, sha256 of its refresh token ('' if its user ends it by its id), now   Reply whether there was one
+command('end_session', function(keys, args)
+  local auth, family, hash = keys[1], args[1], args[2]
+  local known = redis.call('HGET', auth, family)
+  if not known or (hash ~= '' and string.match(known, '^%x+') ~= hash) then return 0 end
+  return end_family(auth, family, args[3]) and 1 or 0
+end)
+
+-- sign_out: end all sessions with every access token of the user.   KEYS auth   ARGV name, now
 command('sign_out', function(keys, args)
-  if args[1] == '' then
-    drop_families(keys[1])
-  elseif redis.call('HDEL', keys[1], args[1]) == 0 then
-    return 0
-  end
-  project('token_revocation', args[2], args[3])
-  return 1
+  drop_families(keys[1])
+  project('token_revocation', args[1], args[2])
 end)
 
 -- change_password: set a new password, and end every session and access token.
