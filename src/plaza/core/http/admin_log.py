@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
 from urllib.parse import unquote
 
 from plaza.core.http.bound_route import BoundRoute
@@ -11,7 +9,7 @@ from plaza.core.http.request import Request
 from plaza.core.security_log import LogEntry
 
 
-def admin_log_entry(request: Request, bound: BoundRoute, arguments: Sequence[Any]) -> LogEntry | None:
+def admin_log_entry(request: Request, bound: BoundRoute) -> LogEntry | None:
     """Return the log entry of a request; None if it is no action of an admin or an API key."""
     actor = request.actor
     if not bound.is_admin_action or actor is None or not (actor.is_admin or actor.via_key):
@@ -22,6 +20,5 @@ def admin_log_entry(request: Request, bound: BoundRoute, arguments: Sequence[Any
         unquote(" ".join(request.path_values)),
         request.address or "",
         request_id=request.request_id,
-        detail=bound.logged_values(arguments),
         kind="admin",
     )

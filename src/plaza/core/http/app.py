@@ -206,18 +206,19 @@ class App:
         if bound.is_form:
             return bound.encode(await self._run_form(request, bound))
         await self._read_body(request, bound, receive)
-        arguments = bound.arguments(request)
         key = request.headers.get("idempotency-key") if bound.route.idempotent is True else None
         if key is None or self.idempotency is None:
-            return bound.encode(await self._run_handler(request, bound, arguments))
-        return await self._run_once(self.idempotency, key, request, bound, arguments)
+            return bound.encode(await self._run_handler(request, bound))
+        return await self._run_once(self.idempotency, key, request, bound)
 
-    async def _run_handler(self, request: Request, bound: BoundRoute, arguments: list[Any]) -> Any:
-        """Run the handler of a write. The write of an admin is recorded before it runs and when it ends."""
-        entry = admin_log_entry(request, bound, arguments)
+    async def _run_handler(self, request: Request, bound: BoundRoute) -> Any:
+        """Bind the arguments and run the handler of a write. An admin's is recorded before it runs and when it ends."""
+        entry = admin_log_entry(request, bound)
         if self.security_log is None or entry is None:
-            return await bound.handler(*arguments)
+            return await bound.handler(*bound.arguments(request))
         async with self.security_log.recording(entry):
+            arguments = bound.arguments(request)
+            entry.detail = bound.logged_values(arguments)
             result = await bound.handler(*arguments)
             entry.result = str(result.status or bound.status if isinstance(result, Response) else bound.status)
             return result
@@ -228,7 +229,7 @@ class App:
 
         async def run() -> Any:
             await self.authorizer.authorize(request, bound)
-            return await self._run_handler(request, bound, bound.arguments(request))
+            return await self._run_handler(request, bound)
 
         return await pages.run_form(request, run)
 
@@ -237,7 +238,7 @@ class App:
         await read_request_body(request, bound, receive, self.data_dir)
 
     async def _run_once(
-        self, idempotency: Idempotency, key: str, request: Request, bound: BoundRoute, arguments: list[Any]
+        self, idempotency: Idempotency, key: str, request: Request, bound: BoundRoute
     ) -> EncodedResponse:
         """Run the handler, or return the stored response of the same request."""
         own: list[EncodedResponse] = []
@@ -245,7 +246,7 @@ class App:
         async def run(operation: str) -> BufferedResponse:
             request.operation = operation
             try:
-                response = bound.encode(await self._run_handler(request, bound, arguments))
+                response = bound.encode(await self._run_handler(request, bound))
             except Exception as error:
                 response = _error_response(await self.explain_error(error), request, bound.route.on_error)
             assert isinstance(response.body, bytes), "a stream cannot be stored"
