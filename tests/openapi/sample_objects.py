@@ -20,7 +20,7 @@ import msgspec
 import pyotp
 
 from plaza.accounts.email_links import Emails
-from plaza.accounts.model import OneTimeLink
+from plaza.accounts.model import AccountSessionId, OneTimeLink
 from plaza.app import Plaza
 from plaza.articles.model import ArticleId
 from plaza.challenges.model import ChallengeId
@@ -106,6 +106,10 @@ async def create_comment(sample: SampleObjects) -> Any:
 async def create_refresh_token(sample: SampleObjects) -> Any:
     signed_in = await sample.send("POST", "/auth/login", {"username": sample.ben, "password": PASSWORD})
     return signed_in["refresh_token"]
+
+
+async def create_account_session(sample: SampleObjects) -> str:
+    return str(await create_refresh_token(sample)).split(".")[1]
 
 
 async def create_verification_link(sample: SampleObjects) -> str:
@@ -194,6 +198,7 @@ SAMPLES: dict[Any, Callable[[SampleObjects], Awaitable[Any]]] = {
     "cmVzZXRfdG9rZW5fb2ZfYV9saW5r": create_reset_link,
     "492039": create_code,
     "k3v9-x7qm": create_recovery_code,
+    example_of(AccountSessionId): create_account_session,
     example_of(PostId): create_post,
     example_of(CommentId): create_comment,
     example_of(ArticleId): create_article,

@@ -28,6 +28,7 @@ AccountSessionId = Annotated[
     Meta(
         pattern=described_pattern("Invalid session id. It has 32 of 0-9 and a-f", r"^[0-9a-f]{32}$(?!\n)"),
         description="Id of a session.",
+        examples=["5f3b9c1e8d7a4b2c9e0f1a2b3c4d5e6f"],
     ),
 ]
 LogText = Annotated[str, Meta(max_length=300)]
