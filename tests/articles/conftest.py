@@ -99,9 +99,9 @@ async def http(articles: Articles, lists: ArticleLists, valkey: Valkey) -> Async
 
 
 async def remaining_keys(valkey: Valkey) -> set[str]:
-    """All keys except the id counter, which never decreases, and the libraries."""
+    """All keys except the id counter, which never decreases, the libraries and the events."""
     found: set[str] = set()
     for node in valkey.primaries():
         async for names in scan_pages(node, "SCAN"):
-            found.update(names)
+            found.update(name for name in names if not name.startswith(("events:", "published:")))
     return found - {ARTICLES_LAST(), LIBRARIES()}

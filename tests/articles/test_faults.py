@@ -46,7 +46,7 @@ async def test_a_worker_settles_the_vote_of_a_dead_caller(
     article = await post()
     keys = [ARTICLE(article.id), ARTICLE_UP(article.id), ARTICLE_DOWN(article.id)]
     now = f"{article.time:.3f}"
-    await run_without_projections(functions, "articles_vote", keys, article.id, "ben", "up", now, 0)
+    await run_without_projections(functions, "articles_vote", keys, article.id, "ben", "up", now, 0, "")
     member = f"article:{article.id}"
     assert await redis_client.zscore(ARTICLES_BY_SCORE(), member) == article.time + 432
     assert await functions.outbox_recovery.recover(abandoned_ms=0) == 1
@@ -57,7 +57,7 @@ async def test_a_worker_settles_the_vote_of_a_dead_caller(
 @on_a_cluster
 async def test_a_worker_completes_the_post_of_a_dead_caller(functions: Functions, redis_client: Any) -> None:
     keys = [ARTICLE(1), ARTICLE_UP(1), ARTICLE_DOWN(1), ARTICLE_GROUPS(1)]
-    fields = ["A title", "https://example.com/", "ana", "1700000000.000", "news"]
+    fields = ["A title", "https://example.com/", "ana", "1700000000.000", "", "news"]
     await run_without_projections(functions, "articles_create", keys, 1, *fields)
     assert await redis_client.zcard(ARTICLES_BY_TIME()) == 0
     await functions.outbox_recovery.recover(abandoned_ms=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from plaza.articles.events import EVENTS
 from plaza.articles.group_rankings import GroupRankings
 from plaza.articles.invariants import INVARIANTS
 from plaza.articles.jobs import timers
@@ -26,4 +27,4 @@ def build(core: Core) -> Parts:
     )
 
 
-DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS)
+DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS, EVENTS)

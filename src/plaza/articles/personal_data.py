@@ -78,7 +78,7 @@ class ArticlesPersonalData:
 
     async def _remove_vote(self, username: str, id: int) -> None:
         keys = [ARTICLE(id), ARTICLE_UP(id), ARTICLE_DOWN(id)]
-        await self._functions.run("articles_vote", keys, id, username, "none", 0, 0)
+        await self._functions.run("articles_vote", keys, id, username, "none", 0, 0, "")
 
 
 async def _ignore_missing(removal: Awaitable[object]) -> None:

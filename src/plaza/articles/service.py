@@ -58,11 +58,12 @@ DELETING_BATCH = 100
 class Articles:
     """Writes and reads single articles. `ArticleLists` has the pages."""
 
-    def __init__(self, functions: Functions, clock: Clock, voting_days: int) -> None:
+    def __init__(self, functions: Functions, clock: Clock, voting_days: int, *, origin: str = "") -> None:
         self.functions = functions
         self.valkey = functions.valkey
         self.clock = clock
         self._voting_seconds = voting_days * 86_400
+        self._origin = origin  # of the events: `import` if another system or the demo is the source
 
     def open_since(self) -> float:
         """The time (Unix seconds) since which an article must have been posted for voting to be open."""
@@ -74,7 +75,7 @@ class Articles:
         groups = sorted(set(new.groups))
         time = self._now()
         link_key = ARTICLE_LINK(COUNTER, link_digest(link))
-        fields = [title, link, actor.name, time, *groups]
+        fields = [title, link, actor.name, time, self._origin, *groups]
         if self.valkey.clustered:
             id = await self._with_counter(lambda: self._claim(link_key, time, operation))
             keys = [ARTICLE(id), ARTICLE_UP(id), ARTICLE_DOWN(id), ARTICLE_GROUPS(id)]
@@ -136,7 +137,14 @@ class Articles:
         """Vote up or down; None removes the vote. One round trip on one server, three on a cluster."""
         keys = [ARTICLE(id), ARTICLE_UP(id), ARTICLE_DOWN(id)]
         time, votes = await self.functions.run(
-            "articles_vote", keys, id, actor.name, direction or "none", self._now(), self._voting_seconds
+            "articles_vote",
+            keys,
+            id,
+            actor.name,
+            direction or "none",
+            self._now(),
+            self._voting_seconds,
+            self._origin,
         )
         return Vote(id, int(votes), score(float(time), int(votes)), direction)
 

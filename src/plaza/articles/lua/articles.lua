@@ -58,17 +58,18 @@ local function claim(counter, link, time, operation, abandoned)
 end
 
 -- Writes an article with its author's vote, unless it exists already. Returns when it was posted.
--- keys article, up, down, groups   args id, title, link, username, time, group, …
+-- keys article, up, down, groups   args id, title, link, username, time, origin ('' for none), group, …
 local function create(keys, args)
-  local id, title, link, username, time = unpack(args)
+  local id, title, link, username, time, origin = unpack(args)
   if redis.call('EXISTS', keys[1]) == 1 then return redis.call('HGET', keys[1], 'time') or '' end
   redis.call('HSET', keys[1], 'title', title, 'link', link, 'author', 'user:' .. username, 'time', time, 'votes', 1)
   redis.call('SADD', keys[2], 'user:' .. username)
+  emit_article('article.posted', id, 'user:' .. username, origin)
   project('time_ranking', id)
   project('author_index', id, username)
   project('rankings', id)
   project('voter_index', id, username)
-  for i = 6, #args do
+  for i = 7, #args do
     redis.call('SADD', keys[4], args[i])
     project('group_member', id, args[i])
   end
@@ -83,12 +84,14 @@ if CLUSTERED then
   end)
 
   -- create: write an article under a claimed id.
-  -- KEYS article, up, down, groups   ARGV id, title, link, username, time, group, …   Reply when it was posted
+  -- KEYS article, up, down, groups   ARGV id, title, link, username, time, origin ('' for none), group, …
+  -- Reply when it was posted
   command('create', create)
 else
   -- post: claim and create in one step. The article's keys depend on the new id, so they cannot be declared in KEYS;
   -- that is why a cluster needs two steps.
-  -- KEYS counter, link   ARGV operation, title, link, username, time, group, …   Reply {id, when it was posted}
+  -- KEYS counter, link   ARGV operation, title, link, username, time, origin ('' for none), group, …
+  -- Reply {id, when it was posted}
   command('post', function(keys, args)
     local id = claim(keys[1], keys[2], args[5], args[1], '')
     args[1] = id
@@ -108,8 +111,10 @@ command('rename', function(keys, args)
   if vote ~= 'none' then
     redis.call('SREM', up, 'user:' .. old)
     redis.call('SREM', down, 'user:' .. old)
+    emit_vote(id, author, old, 'none', 'rename')
     if vote_of(up, down, 'user:' .. new) == 'none' then
       redis.call('SADD', vote == 'up' and up or down, 'user:' .. new)
+      emit_vote(id, author, new, vote, 'rename')
     else
       add_votes(id, article, up, down, votes, -VALUES[vote])
     end
@@ -146,6 +151,7 @@ command('delete', function(keys, args)
   local link = redis.call('HGET', article, 'link')
   local groups = redis.call('SMEMBERS', in_groups)
   redis.call('DEL', article, in_groups)
+  emit_article('article.deleted', id, author)
   project('time_ranking', id)
   project('author_index', id, author:sub(6))
   project('rankings', id)

@@ -48,3 +48,13 @@ local function vote_of(up, down, voter)
   if redis.call('SISMEMBER', down, voter) == 1 then return 'down' end
   return 'none'
 end
+
+-- `author` is the field of the article, `user:<username>`; `origin` is '' or nil for none.
+local function emit_article(type, id, author, origin)
+  emit(type, id, {article = tonumber(id), author = author:sub(6)}, origin ~= '' and origin or nil)
+end
+
+local function emit_vote(id, author, username, direction, origin)
+  local data = {article = tonumber(id), author = author:sub(6), username = username, direction = direction}
+  emit('article.voted', id, data, origin ~= '' and origin or nil)
+end

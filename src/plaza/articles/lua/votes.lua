@@ -37,12 +37,12 @@ local function count_votes(id, article, up, down)
 end
 
 -- vote: set a user's vote to 'up', 'down' or 'none'.
--- KEYS article, up, down   ARGV id, username, vote, now, seconds that voting is open (0: always)
+-- KEYS article, up, down   ARGV id, username, vote, now, seconds that voting is open (0: always), origin ('' for none)
 -- Reply {time, votes}
 command('vote', function(keys, args)
   local article, up, down = unpack(keys)
-  local id, username, vote, now_seconds, open_seconds = unpack(args)
-  local _, time, votes = require_article(article)
+  local id, username, vote, now_seconds, open_seconds, origin = unpack(args)
+  local author, time, votes = require_article(article)
   if open_seconds ~= '0' and time and tonumber(now_seconds) >= time + tonumber(open_seconds) then
     fail('voting_closed', 'Voting on this article is closed.')
   end
@@ -51,6 +51,7 @@ command('vote', function(keys, args)
   local changed_down = redis.call(vote == 'down' and 'SADD' or 'SREM', down, voter) == 1
   local posted = text(time or 0)
   if not (changed_up or changed_down) then return {posted, votes_of(votes, up, down)} end
+  emit_vote(id, author, username, vote, origin)
   project('voter_index', id, username)
   local was_up, was_down = changed_up ~= (vote == 'up'), changed_down ~= (vote == 'down')
   local before = was_up and 'up' or was_down and 'down' or 'none' -- a user found in both sets is an upvoter

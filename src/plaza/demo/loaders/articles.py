@@ -42,7 +42,7 @@ class ArticlesLoader:
     def __init__(self, functions: Functions, plan: CommunityPlan, count: int, voting_days: int) -> None:
         self._valkey = functions.valkey
         self._clock = ManualClock()
-        self._articles = Articles(functions, self._clock, voting_days)
+        self._articles = Articles(functions, self._clock, voting_days, origin="import")
         self._plan = plan
         self._count = count
         # Votes must be cast before voting closes.

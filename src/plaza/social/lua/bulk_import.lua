@@ -28,6 +28,7 @@ command('import_post', function(keys, args)
   for i = last + 1, #args, 4 do
     redis.call('RPUSH', comments, args[i])
     redis.call('ZADD', comments_recent, args[i + 3], args[i])
+    emit_comment(args[i], id, author, args[i + 1], 'import')
     project('commented', id, args[i], args[i + 1], args[i + 2])
   end
   redis.call('HSET', post, 'likesCount', redis.call('SCARD', likes), 'commentsCount', redis.call('LLEN', comments))

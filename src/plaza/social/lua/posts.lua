@@ -90,6 +90,10 @@ command('restyle_post', function(keys, args)
   return 1
 end)
 
+local function emit_post(type, id, author, origin)
+  emit(type, id, {post = id, author = author}, origin)
+end
+
 -- Writes a new post; returns what it copied of its author's profile.
 -- `imported`: it comes from another system.
 local function write_post(post, user, args, imported)
@@ -113,6 +117,7 @@ local function write_post(post, user, args, imported)
   else
     project('authored', id, author)
   end
+  emit_post('post.created', id, author, imported and 'import')
   return {style[2] or '', style[3] or '', style[4] or 'user'}
 end
 
@@ -165,7 +170,7 @@ command('edit_post', function(keys, args)
   local id, who, content, tags, at = unpack(args)
   local author = require_post(post)
   if author ~= who then fail('forbidden', 'Only its author can edit a post.') end
-  rewrite_post(post, edits, id, author, content, tags, at)
+  if rewrite_post(post, edits, id, author, content, tags, at) then emit_post('post.edited', id, author) end
   return redis.call('HGETALL', post)
 end)
 
@@ -195,6 +200,7 @@ command('sync_post', function(keys, args)
     project_everything(id, author, split(tags), at)
     project('authored', id, author, 'imported', at)
   end
+  if changed then emit_post('post.edited', id, author, 'import') end
   return changed and 'updated' or 'unchanged'
 end)
 
@@ -206,8 +212,10 @@ command('ban_post', function(keys, args)
   if not author then fail('not_found', 'No post has this id.') end
   if by ~= '' and not banned then
     redis.call('HSET', post, 'banned', 'true', 'banned_at', at, 'banned_by', by)
+    emit_post('post.banned', id, author)
   elseif by == '' and banned then
     redis.call('HDEL', post, 'banned', 'banned_at', 'banned_by')
+    emit_post('post.unbanned', id, author)
     project('push', id, finite(created, 0))
   else
     return redis.call('HGETALL', post)
@@ -364,6 +372,15 @@ local function place_comment(comments, recent, comment, created)
   end
 end
 
+local function emit_comment(comment, id, author, name, origin)
+  emit('comment.created', comment, {comment = comment, post = id, author = author, username = name}, origin)
+end
+
+-- Without a name if it is unknown, because another service deleted the comment.
+local function emit_comment_deleted(comment, id, author, name)
+  emit('comment.deleted', comment, {comment = comment, post = id, author = author, username = name})
+end
+
 -- create_comment   KEYS post, comments, recent, and on one server the author's user, blocked, blocked_by
 -- ARGV id, comment, name, content, created, now; from sync also 'sync', or 'sync_with_time' if the record has the time
 -- Reply 1, or 0 if it exists (its text is updated)
@@ -375,6 +392,7 @@ command('create_comment', function(keys, args)
   -- Sync may send a comment that another service has added to the list.
   if args[7] and not redis.call('ZSCORE', recent, comment) and redis.call('LPOS', comments, comment) then
     redis.call('ZADD', recent, created, comment)
+    emit_comment(comment, id, author, name, origin_of(args[7]))
   end
   if redis.call('ZSCORE', recent, comment) then
     if update_time(recent, comment, created, args[7]) then
@@ -387,6 +405,7 @@ command('create_comment', function(keys, args)
   place_comment(comments, recent, comment, created)
   local size = redis.call('LLEN', comments)
   change_count(post, 'commentsCount', size - 1, size)
+  emit_comment(comment, id, author, name, origin_of(args[7]))
   project('commented', id, comment, name, content)
   project_engagement(id, author, tags, at)
   return 1
@@ -401,7 +420,10 @@ command('delete_comment', function(keys, args)
   change_count(post, 'commentsCount', size + listed, size)
   project('commented', id, comment, args[3], '')
   local author = redis.call('HGET', post, 'user_id')
-  if author then project_engagement(id, author, tags_of(post), args[4]) end
+  if author then
+    emit_comment_deleted(comment, id, author, args[3])
+    project_engagement(id, author, tags_of(post), args[4])
+  end
   return 1
 end)
 
@@ -416,17 +438,18 @@ end)
 -- KEYS post, comments, recent   ARGV id, then comment, time, author ('' if unknown) of each in the list
 command('complete_comments', function(keys, args)
   local post, comments, recent, id = keys[1], keys[2], keys[3], args[1]
-  if not exists(post) then return end
-  local listed = {}
+  local author, listed = redis.call('HGET', post, 'user_id'), {}
+  if not author then return end
   for _, comment in ipairs(redis.call('LRANGE', comments, 0, MAX_COMPLETED - 1)) do listed[comment] = true end
   for i = 2, #args, 3 do
     local comment, at, name = unpack(args, i, i + 2)
     if listed[comment] and redis.call('ZADD', recent, 'NX', at, comment) == 1 and name ~= '' then
+      emit_comment(comment, id, author, name)
       project('comment_author', id, comment, name)
     end
   end
   for _, comment in ipairs(redis.call('ZRANGE', recent, 0, -1)) do
-    if not listed[comment] then redis.call('ZREM', recent, comment) end
+    if not listed[comment] and redis.call('ZREM', recent, comment) == 1 then emit_comment_deleted(comment, id, author) end
   end
 end)
 
@@ -495,6 +518,7 @@ command('delete_post', function(keys, args)
   if author and who ~= '' and who ~= author then fail('forbidden', 'Only its author or an admin can delete a post.') end
   if author then
     redis.call('DEL', post, edits)
+    emit_post('post.deleted', id, author)
     project_everything(id, author, tags, at)
     project('authored', id, author)
     project('unpushed', id)

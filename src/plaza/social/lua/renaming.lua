@@ -101,6 +101,8 @@ command('rename_end', function(keys, args)
   for i = 6, #keys do
     if exists(keys[i]) then return 0 end
   end
+  local new = redis.call('HGET', keys[3], 'to')
+  if new then emit('user.renamed', args[1], {old = args[1], new = new}) end
   redis.call('DEL', key.user_version(args[1]), unpack(keys, 1, 5))
   project('registries', args[1])
   project('restyle', args[1])

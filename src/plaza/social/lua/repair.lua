@@ -42,7 +42,7 @@ command('repair_gone', function(keys, args)
   }) do
     for _, other in ipairs(redis.call('SRANDMEMBER', set, MAX_REPAIRED)) do redis.call('ZADD', order, 'NX', args[1], other) end
   end
-  redis.call('SET', key.user_leaving(name), args[1], 'NX')
+  if redis.call('SET', key.user_leaving(name), args[1], 'NX') then emit('user.deleted', name, {username = name}) end
   project('user_leaving', args[2])
 end)
 
@@ -249,9 +249,10 @@ end)
 command('drop_missing_comment', function(keys, args)
   local post, id, comment, at = keys[1], unpack(args)
   redis.call('LREM', key.post_comments(id), 0, comment)
-  redis.call('ZREM', key.post_comments_recent(id), comment)
+  local indexed = redis.call('ZREM', key.post_comments_recent(id), comment) == 1
   set_count(post, 'commentsCount', redis.call('LLEN', key.post_comments(id)))
   local author = redis.call('HGET', post, 'user_id')
+  if author and indexed then emit_comment_deleted(comment, id, author) end
   if author then project_engagement(id, author, tags_of(post), at) end
 end)
 

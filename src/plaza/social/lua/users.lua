@@ -150,6 +150,7 @@ command('register', function(keys, args)
   if args[3] ~= '' then redis.call('HSET', auth, 'password_hash', args[3]) end
   if args[4] ~= '' then redis.call('HSET', auth, args[4], args[5]) end
   if args[6] ~= '' then redis.call('HSET', auth, 'registered', args[6]) end
+  emit('user.registered', name, {username = name})
   project('registries', name)
   return redis.call('HGETALL', user)
 end)
@@ -261,7 +262,7 @@ command('change_profile', function(keys, args)
   local changes = {}
   for i = 1, sets do changes[args[1 + 2 * i]] = args[2 + 2 * i] end
   for i = 3 + 2 * sets, #args do changes[args[i]] = false end
-  change_profile(user, name, changes)
+  if change_profile(user, name, changes) then emit('user.updated', name, {username = name}) end
   return redis.call('HGETALL', user)
 end)
 
@@ -283,11 +284,19 @@ command('sync_user', function(keys, args)
   local changes = {}
   for i = 1, sets do changes[args[5 + 2 * i]] = args[6 + 2 * i] end
   for i = 7 + 2 * sets, #args do changes[args[i]] = false end
-  if role ~= '' then changes.role = role end
   if created ~= '' then changes.created_at = created end
-  local role_before = redis.call('HGET', user, 'role')
   local changed = change_profile(user, name, changes)
-  if role ~= '' and role ~= role_before and status ~= 'created' then project('token_revocation', name, at) end
+  local role_changed = role ~= '' and change_profile(user, name, {role = role})
+  if status == 'created' then
+    emit('user.registered', name, {username = name}, 'import')
+  elseif changed then
+    emit('user.updated', name, {username = name}, 'import')
+  end
+  if role_changed and status ~= 'created' then
+    emit('user.role_changed', name, {username = name, role = role}, 'import')
+    project('token_revocation', name, at)
+  end
+  changed = changed or role_changed
   -- A login may have replaced a synced hash by a stronger one: only another hash is new.
   if hash ~= '' and redis.call('HGET', auth, 'synced_hash') ~= hash then
     drop_families(auth)
@@ -307,6 +316,7 @@ command('change_role', function(keys, args)
   if args[4] == '1' and role_of(user) ~= 'admin' then fail('forbidden', 'This needs the role admin; yours was changed.') end
   local changed = change_profile(user, name, {role = args[2]})
   if changed then
+    emit('user.role_changed', name, {username = name, role = args[2]})
     project('registries', name)
     project('token_revocation', name, args[3])
   end
@@ -319,8 +329,10 @@ command('suspend', function(keys, args)
   local user, auth, name, by, at = keys[1], keys[2], args[1], args[2], text(now(args[3]))
   if not exists(user) then fail('no_profile', 'No user has this name.') end
   if by == '' then
+    if is_suspended(user, auth) then emit('user.unsuspended', name, {username = name}) end
     redis.call('HDEL', auth, 'suspended_at', 'suspended_by')
   elseif not is_suspended(user, auth) then
+    emit('user.suspended', name, {username = name})
     redis.call('HSET', auth, 'suspended_at', at, 'suspended_by', by)
     drop_families(auth)
     project('revocation', name, at)
@@ -608,7 +620,7 @@ command('begin_deletion', function(keys, args)
   if args[3] ~= '1' and not exists(user) and not exists(leaving) then
     fail('no_profile', 'No user has this name.')
   end
-  redis.call('SET', leaving, at, 'NX')
+  if redis.call('SET', leaving, at, 'NX') then emit('user.deleted', name, {username = name}) end
   redis.call('DEL', user, auth, home, state, key.user_version(name))
   project('registries', name)
   project('restyle', name)

@@ -1,0 +1,38 @@
+"""The events of articles. `emit_article()` and `emit_vote()` in Lua emit them."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from plaza.core.events import EventData
+
+
+class ArticleEvent(EventData):
+    subject: ClassVar[str] = "article"
+    article: Annotated[int, Meta(description="Id of the article.")]
+    author: Annotated[str, Meta(description="Username of the article's author.")]
+
+
+class ArticlePosted(ArticleEvent):
+    """An article was posted. Its author's vote for it is part of that and has no event of its own."""
+
+    type: ClassVar[str] = "article.posted"
+
+
+class ArticleVoted(ArticleEvent):
+    """A user voted on an article, or took the vote back."""
+
+    type: ClassVar[str] = "article.voted"
+    username: Annotated[str, Meta(description="The voter's username.")]
+    direction: Annotated[Literal["up", "down", "none"], Meta(description="The vote from now on; `none`: taken back.")]
+
+
+class ArticleDeleted(ArticleEvent):
+    """An article was deleted, and with it its votes, which have no events of their own."""
+
+    type: ClassVar[str] = "article.deleted"
+
+
+EVENTS = (ArticlePosted, ArticleVoted, ArticleDeleted)
