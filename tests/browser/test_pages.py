@@ -9,12 +9,14 @@ from base64 import b64decode
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.community import PASSWORD, BrowserCommunity, BrowserWindow, community
+from tests.timeouts import TIME_LIMIT_SECONDS
 
 # CI stores this folder.
 ARTEFACTS = Path(__file__).parents[2] / "artefacts" / "screenshots"
@@ -368,6 +370,8 @@ def every_page(plaza: BrowserCommunity) -> dict[str, str]:
         "events": "/app/events",
         "event": "/app/events/harvest",
         "odd-event": "/app/events/odd",
+        "search": "/app/search?q=garden",
+        "search-nothing": "/app/search?q=jonass",
         "shop": "/app/shop",
         "item": f"/app/shop/items/{plaza.item}",
         "cart": "/app/shop/cart",
@@ -413,3 +417,29 @@ def test_every_page_is_accessible_in_light_and_dark_wide_and_narrow(windows: Win
         page.screenshot(path=ARTEFACTS / f"{name}-380-dark.jpeg", quality=80)
     window.errors = [line for line in window.errors if "404" not in line]  # the page that does not exist
     assert {name: violated for name, violated in found.items() if violated} == {}
+
+
+def wait_until_found(plaza: BrowserCommunity, name: str) -> None:
+    """Wait until the index has a user."""
+    deadline = monotonic() + TIME_LIMIT_SECONDS
+    while not plaza.request("GET", f"/search/suggest?q={name}")["users"]:
+        assert monotonic() < deadline, f"{name} is not in the index"
+
+
+def test_the_search_box_suggests_and_finds_with_the_keyboard_alone(windows: Windows, plaza: BrowserCommunity) -> None:
+    plaza.register("zebulon", "Zebulon Quist")
+    plaza.request("POST", "/users/zebulon/follow", "mira")
+    wait_until_found(plaza, "zebulon")
+    page = windows().page
+    page.goto("/app")
+    page.keyboard.press("/")
+    expect(page.get_by_role("combobox", name="Search")).to_be_focused()
+    page.keyboard.type("zeb")
+    expect(page.get_by_role("option", name="Zebulon Quist")).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/app/people/zebulon$"))
+    page.keyboard.press("/")
+    page.keyboard.type("quist")
+    page.keyboard.press("Enter")
+    expect(page.locator("mark", has_text="Quist")).to_be_visible()

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from plaza.core.http.headers import USER_CONTENT_POLICY
 from plaza.core.http.responses import Response
-from plaza.web import assets, formatting, text_html
+from plaza.web import assets, formatting, search_html, text_html
 from plaza.web.avatars import avatar
 from plaza.web.fragment_cache import cached_fragment
 
@@ -60,6 +60,7 @@ ENVIRONMENT: Final = jinja2.Environment(
 )
 ENVIRONMENT.filters.update(
     linkify=text_html.linkify,
+    highlight=search_html.highlight,
     visible_url=text_html.visible_url,
     truncate_text=text_html.truncate_text,
     date=text_html.format_date,

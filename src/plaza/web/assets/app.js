@@ -102,6 +102,20 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// "/" focuses the search box, unless the user is typing. Suggestions are loaded with the first focus.
+const searchInput = document.getElementById("search-query");
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.matches("input, textarea, select, [contenteditable]")) return;
+  event.preventDefault();
+  searchInput?.focus();
+});
+
+searchInput?.addEventListener("focus", () => {
+  import("./search-box.js").then((module) => module.start(searchInput));
+}, { once: true });
+
 for (const element of document.querySelectorAll("[data-module]")) {
   import(`./${element.dataset.module}.js`).then((module) => module.start(element, { applyFragment }));
 }

@@ -1,0 +1,47 @@
+"""The search page without scripts: results by kind, matches marked, help if nothing is found."""
+
+from __future__ import annotations
+
+from plaza.app import Plaza
+from plaza.search.rebuild import IndexRebuild
+from plaza.web.search_html import highlight
+from tests.pages.conftest import PageClient
+
+
+async def test_the_search_page_shows_results_with_marked_matches(ana: PageClient, plaza: Plaza) -> None:
+    await ana.submit("/app/posts", content="A <b>red</b> Gärten #garden")
+    await plaza.get(IndexRebuild).run()
+    html = (await ana.get("/app/search", params={"q": "gart"})).text
+    assert "&lt;b&gt;red&lt;/b&gt; <mark>Gärten</mark>" in html
+    assert 'href="/app/search?q=gart&amp;type=posts"' in html
+    only = (await ana.get("/app/search", params={"q": "garten", "type": "posts"})).text
+    assert "<mark>Gärten</mark>" in only
+
+
+async def test_an_empty_result_helps(ana: PageClient, plaza: Plaza) -> None:
+    await plaza.get(IndexRebuild).run()
+    html = (await ana.get("/app/search", params={"q": "anna"})).text
+    assert 'Did you mean <a href="/app/search?q=ana">' in html
+    assert "Nothing found." in html
+    assert "from:name" in (await ana.get("/app/search")).text
+    assert (await ana.get("/app/search", params={"q": "x" * 500})).status_code == 200
+
+
+async def test_suggestions_are_those_of_the_signed_in_user(ana: PageClient, guest: PageClient, plaza: Plaza) -> None:
+    await guest.sign_up("benno")
+    await plaza.get(IndexRebuild).run()
+    path = "/app/search/suggest?q=ben"
+    assert "benno" in (await ana.get(path)).text
+    await ana.submit("/app/people/benno/block", on="1")
+    assert "benno" not in (await ana.get(path)).text
+
+
+def test_matches_are_marked_and_texts_are_cut_around_them() -> None:
+    assert highlight("<i> Été & eté", ["ete"], 100) == "&lt;i&gt; <mark>Été</mark> &amp; <mark>eté</mark>"
+    assert highlight("東京タワー", ["京", "タ"], 100) == "東<mark>京</mark><mark>タ</mark>ワー"
+    long = highlight("word " * 100 + "needle " + "word " * 100, ["needle"], 100)
+    assert "<mark>needle</mark>" in long
+    assert len(long) < 150
+    assert long.startswith("…")
+    assert long.endswith("…")
+    assert highlight("", ["x"], 10) == ""
