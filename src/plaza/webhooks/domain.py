@@ -17,6 +17,9 @@ from plaza.webhooks.library import LIBRARY
 from plaza.webhooks.personal_data import WebhooksPersonalData
 from plaza.webhooks.routes import route
 
+# After the death of the worker in charge, no webhook is delivered for this long.
+LEASE_SECONDS = 15.0
+
 
 def build(core: Core) -> Parts:
     settings = core.settings
@@ -27,7 +30,7 @@ def build(core: Core) -> Parts:
     deliveries = Deliveries(core.functions, reader, client, core.clock, source)
     courier = Courier(
         core.valkey,
-        Leases(core.functions),
+        Leases(core.functions, LEASE_SECONDS),
         reader,
         DeliveryQueue(core.functions),
         client,
