@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from plaza import __version__
 from plaza.cli_errors import EXPECTED, print_error
-from plaza.commands import api_keys, challenges, demo, keyspace, live, search, users
+from plaza.commands import api_keys, challenges, demo, keyspace, live, search, users, webhooks
 from plaza.commands.base import add_command
 from plaza.core.settings import Settings
 from plaza.core.telemetry import configure_logs
@@ -71,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     challenges.add_commands(commands)
     live.add_commands(commands)
     search.add_commands(commands)
+    webhooks.add_commands(commands)
     return top
 
 
