@@ -13,6 +13,7 @@ from typing import Annotated, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Meta
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.core.auth import Actor
 from plaza.core.picture_variants import VARIANT_WIDTHS, variant_size
@@ -146,6 +147,15 @@ class Pictures(Protocol):
 
         Raises `Invalid` if one does not exist or is not theirs. One transaction.
         """
+
+    async def adopt(self, tx: AsyncConnection, actor: Actor, ids: Sequence[str]) -> list[StoredPicture]:
+        """Make pictures Plaza's own, for a thing without an owner, in the caller's transaction and first in it.
+
+        An admin gives their own pictures, the API key anyone's. Raises `Invalid` otherwise.
+        """
+
+    async def add_use(self, tx: AsyncConnection, ids: Sequence[str], use: PictureUse) -> None:
+        """Record that a thing shows pictures, in the transaction that writes the thing."""
 
     def address(self, id: str, variant: str) -> str:
         """Return the address of a picture for other services: absolute if `PLAZA_PUBLIC_URL` is set."""

@@ -8,9 +8,10 @@ references can be wrong.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
@@ -57,30 +58,36 @@ class PictureClaims:
         """
         async with self._sql.begin() as tx:
             await lock_username(tx, self._valkey, actor.name, actor.since_ms)
-            found = {row.id: row for row in await tx.execute(_CLAIMED, {"ids": list(ids)})}
-            counts = {row.picture_id: row.uses for row in await tx.execute(_USE_COUNTS, {"ids": list(ids)})}
-            for position, id in enumerate(ids):
-                field = f"media[{position}]" if use.kind == POST else "media"
-                if id not in found or found[id].owner != actor.name:
-                    raise Invalid("None of your pictures has this id. Upload it first.", field=field)
-                if counts.get(id, 0) >= MAX_USES:
-                    raise Invalid(f"The picture is shown in {MAX_USES} places. Upload it again.", field=field)
-            await self._note_use(tx, ids, use)
+            pictures = await self._read_own(tx, [actor.name], ids, is_list=use.kind == POST)
+            await self.add_use(tx, ids, use)
+        return pictures
+
+    async def adopt(self, tx: AsyncConnection, actor: Actor, ids: Sequence[str]) -> list[StoredPicture]:
+        """Make pictures Plaza's own, for a thing without an owner, in the caller's transaction and first in it.
+
+        An admin gives their own pictures, the API key anyone's. Raises `Invalid` otherwise.
+        """
+        await lock_username(tx, self._valkey, actor.name, actor.since_ms)
+        pictures = await self._read_own(tx, None if actor.via_key else ["", actor.name], ids, is_list=True)
+        await tx.execute(update(PICTURES).where(PICTURES.c.id.in_(ids)).values(owner=""))
+        return pictures
+
+    async def _read_own(
+        self, tx: AsyncConnection, owners: Sequence[str] | None, ids: Sequence[str], *, is_list: bool
+    ) -> list[StoredPicture]:
+        """Return pictures of these owners, or of any. Errors name the position in a list."""
+        found = {row.id: row for row in await tx.execute(_CLAIMED, {"ids": list(ids)})}
+        counts = {row.picture_id: row.uses for row in await tx.execute(_USE_COUNTS, {"ids": list(ids)})}
+        for position, id in enumerate(ids):
+            field = f"media[{position}]" if is_list else "media"
+            if id not in found or (owners is not None and found[id].owner not in owners):
+                raise Invalid("None of your pictures has this id. Upload it first.", field=field)
+            if counts.get(id, 0) >= MAX_USES:
+                raise Invalid(f"The picture is shown in {MAX_USES} places. Upload it again.", field=field)
         return [stored_picture(found[id]) for id in ids]
 
-    async def adopt(self, actor: Actor, id: str, use: PictureUse) -> StoredPicture:
-        """Make a picture of the caller, for the API key anyone's, Plaza's own, for a thing that has no owner."""
-        async with self._sql.begin() as tx:
-            if not actor.via_key:
-                await lock_username(tx, self._valkey, actor.name, actor.since_ms)
-            row = (await tx.execute(_CLAIMED, {"ids": [id]})).one_or_none()
-            if row is None or not (actor.via_key or row.owner in ("", actor.name)):
-                raise Invalid("None of your pictures has this id. Upload it first.", field="media")
-            await tx.execute(update(PICTURES).where(PICTURES.c.id == id).values(owner=""))
-            await self._note_use(tx, [id], use)
-        return stored_picture(row)
-
-    async def _note_use(self, tx: Any, ids: Sequence[str], use: PictureUse) -> None:
+    async def add_use(self, tx: AsyncConnection, ids: Sequence[str], use: PictureUse) -> None:
+        """Record that a thing shows pictures, in the transaction that writes the thing."""
         if not ids:
             return
         later = self._clock.now_ms() + DAY_MS

@@ -7,6 +7,7 @@ from plaza.caching.page_cache import PageCache
 from plaza.caching.row_cache import RowCache
 from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.paging import Snapshots
+from plaza.core.pictures import ITEM
 from plaza.core.security_log import AccountLog
 from plaza.sessions import jobs as session_jobs
 from plaza.sessions import routes as session_routes
@@ -22,6 +23,7 @@ from plaza.shop.carts import Carts
 from plaza.shop.checkout import Checkout
 from plaza.shop.invariants import INVARIANTS
 from plaza.shop.item_pages import Storefront
+from plaza.shop.item_pictures import ItemPictures
 from plaza.shop.items import Items, row_loader
 from plaza.shop.library import LIBRARY, SESSION_DATA
 from plaza.shop.order_history import OrderHistory
@@ -42,7 +44,7 @@ def build(core: Core) -> Parts:
     finder = SessionFinder(store, core.limiter)
     sessions = Sessions(finder, AccountLog(core.provided.security_log))
     rows, pages = RowCache(core.functions, row_loader(core.sql)), PageCache(core.functions)
-    items = Items(core.sql, rows, pages.purge)
+    items = Items(core.sql, rows, pages.purge, core.provided.pictures)
     orders = OrderHistory(core.sql)
     checkout = Checkout(core.sql, finder, items, orders, core.clock)
     item_views = ItemViews(core.functions, core.clock)
@@ -60,7 +62,7 @@ def build(core: Core) -> Parts:
     ]
     return Parts(
         services,
-        Provided(sessions=sessions),
+        Provided(sessions=sessions, picture_hosts={ITEM: ItemPictures(core.sql, items)}),
         timers=[*session_jobs.timers(sessions), *jobs.timers(item_views)],
         worker_loops={"shop.rows": rows.worker.copy_due},
         personal_data=ShopPersonalData(sessions, orders),

@@ -8,13 +8,17 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 from sqlalchemy import bindparam, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.caching.row_cache import RowCache
 from plaza.caching.row_store import CachedRow, LoadRows, RowData
-from plaza.core.errors import NotFound
+from plaza.core.auth import API, Actor
+from plaza.core.errors import Invalid, NotFound
 from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Page, page_by_position
+from plaza.core.pictures import ITEM, Pictures, PictureUse, decode_pictures, encode_pictures
 from plaza.core.sql import Sql
 from plaza.core.sql_paging import ids_in_table, newest_ids
 from plaza.shop.model import (
@@ -51,7 +55,7 @@ def row_loader(sql: Sql) -> LoadRows:
 
 def row_data(row: Any) -> RowData:
     """Return a row as it is cached: the documented fields first."""
-    return {
+    data = {
         "qty": row.qty,
         "name": row.name,
         "description": row.description,
@@ -59,17 +63,21 @@ def row_data(row: Any) -> RowData:
         "id": row.id,
         "version": row.version,
     }
+    if row.media:
+        data["media"] = msgspec.to_builtins(decode_pictures(row.media))
+    return data
 
 
 class Items:
     """The items of the shop."""
 
-    def __init__(self, sql: Sql, rows: RowCache, purge: Purge) -> None:
+    def __init__(self, sql: Sql, rows: RowCache, purge: Purge, pictures: Pictures | None = None) -> None:
         self._sql = sql
         self.rows = rows
         self._purge = purge
+        self._pictures = pictures
 
-    async def create(self, new: NewItem, operation: str) -> Item:
+    async def create(self, new: NewItem, operation: str, actor: Actor = API) -> Item:
         """Create an item. The same operation returns the same item."""
         values = {
             "name": clean_name(new.name),
@@ -79,28 +87,45 @@ class Items:
             "operation": operation,
             "version": 1,
         }
-        statement = self._sql.insert(ITEMS).values(values).on_conflict_do_nothing(index_elements=["operation"])
         async with self._sql.begin() as tx:
+            values["media"] = await self._adopt(tx, actor, new.media)
+            statement = self._sql.insert(ITEMS).values(values).on_conflict_do_nothing(index_elements=["operation"])
             row = (await tx.execute(statement.returning(ITEMS))).one_or_none()
             if row is None:
                 row = (await tx.execute(select(ITEMS).where(ITEMS.c.operation == operation))).one()
+            await self._add_use(tx, row.id, new.media)
         data = row_data(row)
         await self.rows.put(str(row.id), data)
         return msgspec.convert(data, Item)
 
-    async def change(self, id: int, change: ItemChange) -> Item:
+    async def change(self, id: int, change: ItemChange, actor: Actor = API) -> Item:
         """Change an item, its cached row and its pages."""
         columns = change.columns()
-        if not columns:
+        if not columns and change.media is UNSET:
             return await self.read(id)
-        statement = update(ITEMS).where(ITEMS.c.id == id).values(version=ITEMS.c.version + 1, **columns)
         async with self._sql.begin() as tx:
+            if change.media is not UNSET:
+                columns["media"] = await self._adopt(tx, actor, change.media)
+            statement = update(ITEMS).where(ITEMS.c.id == id).values(version=ITEMS.c.version + 1, **columns)
             row = (await tx.execute(statement.returning(ITEMS))).one_or_none()
-        if row is None:
-            raise _not_found(id)
+            if row is None:
+                raise _not_found(id)
+            await self._add_use(tx, id, change.media or [])
         data = row_data(row)
         await self.refresh([data])
         return msgspec.convert(data, Item)
+
+    async def _adopt(self, tx: AsyncConnection, actor: Actor, ids: Sequence[str]) -> str | None:
+        """Take pictures for an item, and return them as they are stored with it."""
+        if not ids:
+            return None
+        if self._pictures is None:
+            raise Invalid("Pictures are not enabled here.", field="media")
+        return encode_pictures(await self._pictures.adopt(tx, actor, ids))
+
+    async def _add_use(self, tx: AsyncConnection, id: int, pictures: Sequence[str]) -> None:
+        if self._pictures is not None:
+            await self._pictures.add_use(tx, pictures, PictureUse(ITEM, str(id)))
 
     async def refresh(self, rows: Sequence[RowData]) -> None:
         """Update the caches after items were changed in SQL."""

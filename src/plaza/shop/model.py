@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from plaza.core.errors import Conflict, Invalid
 from plaza.core.paging import Pagination
+from plaza.core.pictures import Picture, PictureId
 from plaza.core.sequences import pairs
 from plaza.core.validation_messages import described_pattern
 
@@ -22,6 +23,7 @@ MAX_MERGED_LINES: Final = 500
 # The merges that an account remembers, so that a repeated merge counts once.
 MAX_MERGES: Final = 50
 MAX_VIEWED_ITEMS: Final = 25
+MAX_PICTURES: Final = 4
 # Changes of a cart by another service that a session remembers until the account has them, on a cluster.
 MAX_CHANGE_BATCHES: Final = 5
 
@@ -38,6 +40,10 @@ Quantity = Annotated[int, Meta(ge=0, le=MAX_QUANTITY, description="1 to 999; 0 r
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Description = Annotated[str, Meta(max_length=10_000, pattern=_TEXT)]
 
+
+ItemMedia = Annotated[
+    list[PictureId], Meta(max_length=MAX_PICTURES, description="Ids of uploaded pictures; the first is shown in lists.")
+]
 
 # Ids of items and quantities as they are written in keys. Other services may write quantities above 999.
 _ITEM_ID = re.compile(r"[1-9][0-9]{0,15}")
@@ -62,6 +68,7 @@ class NewItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     description: Description
     price: Price
     qty: Stock
+    media: ItemMedia = []
 
 
 class ItemChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,12 +78,14 @@ class ItemChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     description: Description | UnsetType = UNSET
     price: Price | UnsetType = UNSET
     qty: Stock | UnsetType = UNSET
+    media: ItemMedia | UnsetType = UNSET
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns to change."""
+        """Return the columns to change, without its pictures."""
         values: dict[str, Any] = {
             name: value for name, value in msgspec.structs.asdict(self).items() if value is not UNSET
         }
+        values.pop("media", None)
         if "price" in values:
             values["price"] = hundredths(values["price"])
         if "name" in values:
@@ -97,6 +106,7 @@ class Item(msgspec.Struct, frozen=True):
     qty: int
     version: int
     stale: bool = False
+    media: list[Picture] | UnsetType = UNSET  # absent if it has none
 
 
 class ItemsPage(msgspec.Struct, frozen=True):

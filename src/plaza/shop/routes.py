@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plaza.caching.middleware import asks_for_uncached
 from plaza.caching.page_store import is_not_modified
+from plaza.core.auth import Actor
 from plaza.core.errors import Conflict, Gone, Unauthenticated
 from plaza.core.http.access import ADMIN, PUBLIC, SESSION
 from plaza.core.http.request import Request
@@ -52,17 +53,17 @@ _CREDENTIALS = ("authorization", "x-authorization", "x-access-token", "x-api-key
     logged_fields=("name", "price", "qty"),
     example={"name": "Lamp", "description": "Warm light.", "price": "19.90", "qty": 10},
 )
-async def create_item(body: NewItem, request: Request, items: Items) -> Item:
+async def create_item(actor: Actor, body: NewItem, request: Request, items: Items) -> Item:
     """Create an item. Its price is a decimal as text."""
-    return await items.create(body, request.operation)
+    return await items.create(body, request.operation, actor)
 
 
 @route.patch(
     "/items/{id}", access=ADMIN, logged_fields=("name", "price", "qty"), raises=[Conflict], example={"price": "17.50"}
 )
-async def update_item(id: ItemId, body: ItemChange, items: Items) -> Item:
+async def update_item(actor: Actor, id: ItemId, body: ItemChange, items: Items) -> Item:
     """Update an item. The cached row and pages change at once."""
-    return await items.change(id, body)
+    return await items.change(id, body, actor)
 
 
 @route.get("/items", access=PUBLIC)

@@ -26,6 +26,7 @@ ITEMS = Table(
         "operation", String(64), unique=True
     ),  # the id of the request that created it: a repeated request creates no second item
     Column("version", BigInteger, nullable=False),  # rises with every change, so that caches know which copy is newer
+    Column("media", Text),  # JSON: its pictures; null if none
     CheckConstraint("qty >= 0", name="qty"),
     CheckConstraint("price >= 0", name="price"),
 )
