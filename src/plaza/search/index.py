@@ -11,7 +11,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Row, bindparam, column, delete, func, insert, select, table, text, update
+from sqlalchemy import (
+    BigInteger,
+    FromClause,
+    Row,
+    Select,
+    bindparam,
+    column,
+    delete,
+    func,
+    insert,
+    select,
+    table,
+    text,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.core.search_source import SearchDocument
@@ -29,21 +43,35 @@ _WRITER_LOCK: Final = 0x736561726368
 MAX_TERMS_READ: Final = 600
 
 _WORDS = table("search_words", column("rowid"), column("terms"))
-_CANDIDATES = (
-    select(
+_MATCHES: Final = {
+    "sqlite": text("search_words MATCH :expression"),
+    "postgresql": text("search_words.terms @@ CAST(:expression AS tsquery)"),
+}
+_COUNT_PARAMETER = bindparam("count", type_=BigInteger)
+
+
+def _select_matches(ids: FromClause) -> Select[Any]:
+    """Return a statement for the documents with the ids in `rowid`."""
+    return select(
         SEARCH_DOCUMENT.c.key,
         SEARCH_DOCUMENT.c.author,
         SEARCH_DOCUMENT.c.created_ms,
         SEARCH_DOCUMENT.c.weight,
         func.substr(SEARCH_DOCUMENT.c.terms, 1, MAX_TERMS_READ),
-    )
-    .join_from(_WORDS, SEARCH_DOCUMENT, SEARCH_DOCUMENT.c.id == _WORDS.c.rowid)
-    .limit(bindparam("count"))
-)
-_MATCHES: Final = {
-    "sqlite": _CANDIDATES.where(text("search_words MATCH :expression")),
-    "postgresql": _CANDIDATES.where(text("search_words.terms @@ CAST(:expression AS tsquery)")),
-}
+    ).join_from(ids, SEARCH_DOCUMENT, SEARCH_DOCUMENT.c.id == ids.c.rowid)
+
+
+def _newest_matches(dialect: str) -> Select[Any]:
+    # The newest ids are chosen before documents are read. FTS5 yields ids in this order and stops when it has enough.
+    newest = select(_WORDS.c.rowid).where(_MATCHES[dialect]).order_by(_WORDS.c.rowid.desc()).limit(_COUNT_PARAMETER)
+    return _select_matches(newest.subquery())
+
+
+def _heaviest_matches(dialect: str) -> Select[Any]:
+    matches = _select_matches(_WORDS).where(_MATCHES[dialect])
+    return matches.order_by(SEARCH_DOCUMENT.c.weight.desc()).limit(_COUNT_PARAMETER)
+
+
 _BY_KEYS = select(SEARCH_DOCUMENT).where(
     SEARCH_DOCUMENT.c.kind == bindparam("kind"), SEARCH_DOCUMENT.c.key.in_(bindparam("keys", expanding=True))
 )
@@ -76,9 +104,8 @@ class SearchIndex:
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
         self.names = NameIndex(sql)
-        # FTS5 yields its rows in this order, so it stops as soon as it has enough.
-        self._newest = _MATCHES[sql.dialect].order_by(_WORDS.c.rowid.desc())
-        self._heaviest = _MATCHES[sql.dialect].order_by(SEARCH_DOCUMENT.c.weight.desc())
+        self._newest = _newest_matches(sql.dialect)
+        self._heaviest = _heaviest_matches(sql.dialect)
         self._expression = fts5_expression if sql.dialect == "sqlite" else tsquery_expression
 
     async def find(self, kind: str, query: Query, count: int, *, newest: bool = False) -> list[SearchMatch]:

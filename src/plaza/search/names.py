@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Table, bindparam, delete, func, insert, select, update
+from sqlalchemy import Table, bindparam, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.core.search_source import SearchDocument
@@ -107,16 +107,18 @@ class NameIndex:
 
     async def count_tags(self, tx: AsyncConnection, changes: Mapping[str, int]) -> None:
         """Change the number of documents of tags. A tag of no document is removed."""
-        for tag, change in sorted(changes.items()):
-            key = tag[:MAX_NAME_CHARACTERS]
-            mine = (SEARCH_NAME.c.kind == TAGS, SEARCH_NAME.c.key == key)
-            changed = await tx.execute(update(SEARCH_NAME).where(*mine).values(weight=SEARCH_NAME.c.weight + change))
-            if not changed.rowcount and change > 0:
-                values = {"kind": TAGS, "name": fold(key), "key": key, "weight": float(change)}
-                await tx.execute(insert(SEARCH_NAME).values(values))
-        if changes:
-            await tx.execute(delete(SEARCH_NAME).where(SEARCH_NAME.c.kind == TAGS, SEARCH_NAME.c.weight <= 0))
-            await self._update_trigrams(tx, TAGS, {fold(tag[:MAX_NAME_CHARACTERS]) for tag in changes})
+        if not changes:
+            return
+        rows = [
+            {"kind": TAGS, "name": fold(key), "key": key, "weight": float(change)}
+            for key, change in sorted((tag[:MAX_NAME_CHARACTERS], change) for tag, change in changes.items())
+        ]
+        statement = self._sql.insert(SEARCH_NAME)
+        added = {"weight": SEARCH_NAME.c.weight + statement.excluded.weight}
+        await tx.execute(statement.on_conflict_do_update(index_elements=["kind", "name", "key"], set_=added), rows)
+        mine = (SEARCH_NAME.c.kind == TAGS, SEARCH_NAME.c.key.in_([row["key"] for row in rows]))
+        await tx.execute(delete(SEARCH_NAME).where(*mine, SEARCH_NAME.c.weight <= 0))
+        await self._update_trigrams(tx, TAGS, {str(row["name"]) for row in rows})
 
     async def _update_trigrams(self, tx: AsyncConnection, kind: str, names: set[str]) -> None:
         """Give names in use their trigrams, and remove those of the others."""
