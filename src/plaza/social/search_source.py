@@ -53,9 +53,8 @@ class UserSearch:
         return {name for name, follows in zip(keys, flags, strict=True) if follows}
 
     def changed_keys(self, event_type: str, subject: str, data: Mapping[str, Any]) -> Iterable[str]:
-        if not event_type.startswith("user."):
-            return ()
-        return {value for value in data.values() if isinstance(value, str)}
+        names = (data.get(field) for field in ("username", "old", "new", "follower", "followed"))
+        return [name for name in names if name] if event_type.startswith("user.") else ()
 
     async def _not_suspended(self, names: Sequence[str], users: Sequence[User | None]) -> list[User | None]:
         suspended = await self._valkey.batch([("HEXISTS", AUTH_USER(name), "suspended_at") for name in names])

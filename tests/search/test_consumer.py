@@ -1,0 +1,93 @@
+"""The index follows events: what is written is found soon, what is renamed is found under its new name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from plaza.core.events import Events
+from plaza.core.search_source import SearchDocument
+from plaza.keyspace.audit import REPAIR, Audits
+from plaza.search.index import SearchIndex
+from plaza.search.jobs import GROUP, STREAMS
+from plaza.social.account_renaming import AccountRenaming
+from tests.search.conftest import SearchCommunity
+from tests.waiting import eventually
+
+
+@pytest.fixture
+async def followed(community: SearchCommunity) -> AsyncIterator[SearchCommunity]:
+    """A community whose events a worker consumes."""
+    working = asyncio.create_task(community.plaza.worker.run())
+    yield community
+    working.cancel()
+    await asyncio.wait([working])
+
+
+async def register(community: SearchCommunity, name: str) -> None:
+    await community.request("POST", "/auth/register", body={"username": name, "password": "correct horse"}, status=201)
+
+
+async def indexed(community: SearchCommunity, key: str) -> bool:
+    """Whether the index itself has a post, whatever a viewer may see."""
+    return key in await SearchIndex(community.plaza.core.sql).stored("posts", [key])
+
+
+async def test_what_users_write_is_found_and_follows_changes(followed: SearchCommunity) -> None:
+    await register(followed, "ana")
+    post = (await followed.request("POST", "/posts", "ana", {"content": "Blue herons #birds"}, 201))["id"]
+    article = {"title": "Heron colonies", "link": "https://birds.example"}
+    await followed.request("POST", "/articles", "ana", article, 201)
+
+    async def both() -> bool:
+        found = await followed.find("heron")
+        return found.get("posts") == [post] and len(found.get("articles", [])) == 1
+
+    await eventually(both)
+    assert (await followed.find("ana"))["users"] == ["ana"]
+    await followed.request("PATCH", f"/posts/{post}", "ana", {"content": "Grey geese"})
+    assert await eventually(lambda: followed.find("geese")) == {"posts": [post]}
+    assert await followed.find("herons", type="posts") == {}
+    await followed.request("PATCH", f"/posts/{post}/ban", "root")
+
+    async def gone() -> bool:
+        return not await indexed(followed, post)
+
+    await eventually(gone)
+    await followed.request("DELETE", f"/posts/{post}/ban", "root")
+    assert await eventually(lambda: followed.find("geese")) == {"posts": [post]}
+    await followed.request("DELETE", f"/posts/{post}", "ana")
+    await eventually(gone)
+
+
+async def test_a_renamed_user_is_found_with_all_posts(followed: SearchCommunity) -> None:
+    await register(followed, "ana")
+    post = (await followed.request("POST", "/posts", "ana", {"content": "A quiet lake"}, 201))["id"]
+    await eventually(lambda: followed.find("from:ana lake"))
+    await followed.plaza.get(AccountRenaming).rename("ana", "anouk")
+    assert await eventually(lambda: followed.find("from:anouk lake")) == {"posts": [post]}
+    assert await followed.find("from:ana lake") == {}
+    assert (await eventually(lambda: followed.find("anouk")))["users"] == ["anouk"]
+
+
+async def test_the_audit_finds_and_repairs_a_wrong_index(followed: SearchCommunity) -> None:
+    await register(followed, "ana")
+    post = (await followed.request("POST", "/posts", "ana", {"content": "A quiet lake"}, 201))["id"]
+    await eventually(lambda: followed.find("lake"))
+    events, audits = Events(followed.plaza.core.functions), followed.plaza.get(Audits)
+
+    async def caught_up() -> bool:
+        return all([await events.has_caught_up(stream, GROUP) for stream in STREAMS])
+
+    await eventually(caught_up)
+    assert (await audits.run()).clean
+    index = SearchIndex(followed.plaza.core.sql)
+    await index.write("posts", {post: None, "no-such-post": SearchDocument(["A quiet wood"])})
+    await index.write("users", {"ana": SearchDocument(["another text"])})
+    groups = (await audits.run(REPAIR)).groups
+    assert [(group.family, group.count) for group in groups] == [("search_document", 3)]
+    assert (await audits.run()).clean
+    assert await followed.find("lake") == {"posts": [post]}
+    assert await index.stored("posts", ["no-such-post"]) == {}
