@@ -14,7 +14,7 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -37,7 +37,9 @@ from plaza.core.process.listening_socket import listen, local_url
 from plaza.core.settings import Settings
 from plaza.core.telemetry import configure_logs
 from plaza.core.valkey.address import parse_url
-from plaza.demo.lifecycle import may_load_demo, request_demo
+from plaza.demo.keys import DEMO
+from plaza.demo.lifecycle import is_open, may_load_demo, request_demo
+from plaza.demo.offered_accounts import PASSWORD_FILE, admin_password
 from plaza.shutdown import DRAIN_SECONDS, Shutdown, StartInterrupted, completes_before
 from plaza.supervisor import Supervisor
 from plaza.valkey_discovery import open_connection, wait_for_server
@@ -64,7 +66,7 @@ async def _serve(settings: Settings, sock: socket.socket, *, may_load_demo: bool
     with contextlib.suppress(StartInterrupted):
         async with valkey_for(settings, shutdown) as settings:
             loads_demo = may_load_demo and await _request_demo(settings)
-            on_ready = partial(print_start_message, settings, sock, loads_demo)
+            on_ready = partial(print_start_message, settings, sock, await _demo_lines(settings, loads_demo))
             if settings.workers == 1:
                 await run_api(settings, sock, shutdown, on_ready, with_worker=True)
             else:
@@ -76,6 +78,17 @@ async def _request_demo(settings: Settings) -> bool:
     """Request demo data if Valkey is empty; a worker loads it later. Returns whether it was requested."""
     async with open_connection(settings.valkey_url) as valkey:
         return await request_demo(valkey, Clock().now_ms())
+
+
+async def _demo_lines(settings: Settings, loads_demo: bool) -> list[str]:
+    """Return what the start message says about the demo. The admin's password is shown only on a terminal."""
+    lines = ["sample data is being loaded; `plaza serve --empty` starts without it"] if loads_demo else []
+    async with open_connection(settings.valkey_url) as valkey:
+        if not is_open(settings) or await valkey.call("HGET", DEMO(), "on") != "1":
+            return lines
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    shown = admin_password(settings.data_dir) if is_terminal else f"in {(settings.data_dir / PASSWORD_FILE).absolute()}"
+    return [*lines, f"sign in as robin, an admin, with the password {shown}"]
 
 
 @asynccontextmanager
@@ -174,8 +187,8 @@ class ApiServer(uvicorn.Server):
         await serving
 
 
-def print_start_message(settings: Settings, sock: socket.socket, loads_demo: bool = False) -> None:
-    """Print the URLs and paths of this server."""
+def print_start_message(settings: Settings, sock: socket.socket, demo: Sequence[str] = ()) -> None:
+    """Print the URLs and paths of this server, and lines about its demo."""
     url = local_url(sock)
     lines = [
         f"Plaza {__version__} is running.",
@@ -184,7 +197,7 @@ def print_start_message(settings: Settings, sock: socket.socket, loads_demo: boo
         f"  Docs    {url}/docs",
         f"  Data    {settings.data_dir.absolute()}",
         f"  Valkey  {_valkey_addresses(settings)}",
-        *(["  Demo    sample data is being loaded; `plaza serve --empty` starts without it"] if loads_demo else []),
+        *(f"  {'' if n else 'Demo':7} {line}" for n, line in enumerate(demo)),
         "Ctrl-C stops it.",
     ]
     print_safely("\n".join(lines))

@@ -19,6 +19,8 @@ def test_a_first_start_responds_at_once_and_loads_the_demo_once_even_if_killed(t
     first = ServerProcess(tmp_path / "a", PLAZA_DEMO="auto", PLAZA_WORKERS="2").wait_for("Ctrl-C stops it.")
     try:
         assert "sample data is being loaded" in first.printed()
+        password_file = tmp_path / "a" / "demo-password"
+        assert f"sign in as robin, an admin, with the password in {password_file}" in first.printed()
         assert first.get("/healthz").status_code == 200
         with connect(tmp_path / "a") as valkey:
             until(lambda: valkey.zcard("explore:feed"))  # loading has started and is far from done
@@ -38,6 +40,7 @@ def test_a_first_start_responds_at_once_and_loads_the_demo_once_even_if_killed(t
             assert audit.returncode == 0, audit.stdout
             off = plaza(tmp_path / "a", "demo", "--switch", "off")
             assert off.stdout == "The demo is off.\n"
+            assert password_file.read_text() not in first.printed() + second.printed(), "they are no terminals"
             assert valkey.hget("demo:state", "on") == "0"
     finally:
         second.stop()

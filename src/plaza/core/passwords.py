@@ -113,6 +113,11 @@ class Passwords:
         return await asyncio.wrap_future(future)
 
 
+def is_password(stored: str | None, password: str) -> bool:
+    """Whether a password matches a hash. It takes as long as a check, so call it in a thread."""
+    return _check(stored or "", _bytes(password), _dummy_hash()).matches
+
+
 def is_supported_hash(stored: str) -> bool:
     """Whether a synced hash can be checked, at an acceptable cost."""
     if match := _BCRYPT.fullmatch(stored):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -181,7 +181,7 @@ class Settings:
             return given
         path = self.data_dir / name.replace("_", "-")
         try:
-            stored = _stored_secret(path)
+            stored = stored_secret(path)
         except OSError as error:
             raise SettingError(f"{path} cannot be used: {error.strerror}. Set {variable(name)}.") from None
         # A full disk or a manual edit can leave a short or empty file, which would let anyone in.
@@ -259,14 +259,14 @@ def _expected(kind: Any) -> str:
     return {bool: "on or off", int: "a whole number"}.get(kind, "valid")
 
 
-def _stored_secret(path: Path) -> str:
+def stored_secret(path: Path, generate: Callable[[], str] = lambda: secrets.token_urlsafe(48)) -> str:
     """Read the secret, or generate it. If several processes start at once, all use the same one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w") as file:
-            file.write(secrets.token_urlsafe(48))
+            file.write(generate())
             file.flush()
             os.fsync(file.fileno())
         try:

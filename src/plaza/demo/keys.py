@@ -11,7 +11,7 @@ DEMO = Key(
     fields=(
         HashField("state", "`wanted` until it is loaded, then `loaded`", KeyAccess.ADMIN),
         HashField("since", "when it was requested, Unix milliseconds; all its data is older", KeyAccess.ADMIN),
-        HashField("on", "`1`: the simulation runs and demo accounts need no password; `0`: neither", KeyAccess.ADMIN),
+        HashField("on", "`1`: the simulation runs and demo accounts can be used; `0`: neither", KeyAccess.ADMIN),
     ),
     read=KeyAccess.ADMIN,
 )

@@ -3,8 +3,9 @@
 A first `plaza serve` that finds no data requests the demo in Valkey. One worker loads it; if that worker dies, another
 continues. Then one worker at a time runs a simulation, one step every few seconds.
 
-Demo accounts have no password. They can be used only from the sign-in page, and only while the server listens on a
-loopback address and the request is for such an address, or if an operator has set `PLAZA_DEMO=on`.
+Demo accounts have no password, except for the admin (`offered_accounts.py`). They can be used only from the sign-in
+page, and only while the server listens on a loopback address and the request is for such an address, or if an operator
+has set `PLAZA_DEMO=on`. When the demo is switched off, their sessions end.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -25,9 +26,8 @@ from plaza.core.timers import Timer, Timers
 from plaza.core.valkey import Valkey
 from plaza.demo.keys import DEMO
 from plaza.demo.loader import DemoLoader
+from plaza.demo.offered_accounts import OfferedAccounts
 from plaza.demo.simulation import STEP_SECONDS, DemoSimulation
-from plaza.demo.users import CommunityUsers
-from plaza.social.keys import AUTH_USER, USER
 from plaza.web.demo_accounts import DemoAccount
 
 log = structlog.get_logger("plaza.demo")
@@ -59,8 +59,10 @@ class DemoState:
 class Demo:
     """The demo, for the pages, the worker and the command line."""
 
-    def __init__(self, core: Core, loader: DemoLoader, simulation: DemoSimulation) -> None:
+    def __init__(self, core: Core, loader: DemoLoader, simulation: DemoSimulation, offered: OfferedAccounts) -> None:
         self._valkey = core.valkey
+        self._offered = offered
+        self._prepared: bool | None = None  # the state of the switch for which this process has prepared the accounts
         self._settings = core.settings
         self.loader = loader
         self._leases = Leases(core.functions, LOAD_LEASE_SECONDS)
@@ -74,12 +76,15 @@ class Demo:
         return None if state is None else DemoState(state, int(since), on == "1")
 
     async def switch(self, on: bool) -> DemoState:
-        """Turn the simulation and the accounts on or off, at once and for every process."""
+        """Turn the simulation and the accounts on or off, at once and for every process. Off, their sessions end."""
         found = await self.state()
         if found is None:
             raise NotFound("This server has no demo.")
         await self._valkey.call("HSET", DEMO(), "on", int(on))
-        return DemoState(found.state, found.since_ms, on)
+        switched = replace(found, on=on)
+        if not on or is_open(self._settings):  # else the server's worker opens them: its settings may differ
+            await self._prepare(switched)
+        return switched
 
     async def is_on(self) -> bool | None:
         """Whether the demo is on; None if there is none, or the setting turns it off."""
@@ -95,36 +100,37 @@ class Demo:
         if not is_open(self._settings) or (self._settings.demo == "auto" and not _is_loopback(_host_name(host))):
             return []
         found = await self.state()
-        if found is None or not found.on:
-            return []
-        names = [user.username for user in CommunityUsers().users if user.offered_at_sign_in]
-        profiles = await self._valkey.batch([("HMGET", USER(name), "display_name", "role") for name in names])
-        # A user who took a deleted name has a password and is not a demo user.
-        passwords = await self._valkey.batch([("EXISTS", AUTH_USER(name)) for name in names])
-        return [
-            DemoAccount(name, shown or name, role)
-            for name, (shown, role), secret in zip(names, profiles, passwords, strict=True)
-            if role is not None and not secret
-        ]
+        return [] if found is None or not found.on else await self._offered.without_password(found.since_ms)
 
     async def turn(self) -> float:
         """Load the demo or run one simulation step, if due. Returns the seconds until the next call."""
-        if self._settings.demo == "off":
-            return CHECK_SECONDS
         found = await self.state()
         if found is None:
             return CHECK_SECONDS
+        if found.loaded and found.on is not self._prepared:
+            await self._prepare(found)
+        if self._settings.demo == "off":
+            return CHECK_SECONDS
         if not found.loaded:
             await asyncio.sleep(START_DELAY_SECONDS)
-            return await self._load(found.since_ms)
+            return await self._load(found)
         if not found.on:
             return CHECK_SECONDS
         return await self._timers.run_if_due(self._timer)
 
-    async def _load(self, since_ms: int) -> float:
+    async def _prepare(self, found: DemoState) -> None:
+        """Open the accounts if the demo is on and the settings of this process allow them, else close them."""
+        if found.on and is_open(self._settings):
+            await self._offered.open(found.since_ms)
+        else:
+            await self._offered.close(found.since_ms)
+        self._prepared = found.on
+
+    async def _load(self, found: DemoState) -> float:
         try:
             async with self._leases.hold("demo.load"):
-                result = await self.loader.load_community(since_ms)
+                result = await self.loader.load_community(found.since_ms)
+                await self._prepare(found)
                 await self._valkey.call("HSET", DEMO(), "state", LOADED)
         except LeaseHeld:
             return 0.5
