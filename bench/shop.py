@@ -26,7 +26,9 @@ from plaza.caching.middleware import PageCacheMiddleware
 from plaza.caching.row_cache import RowCache
 from plaza.caching.standalone import connect
 from plaza.core.auth import Actor
+from plaza.core.clients import UNKNOWN_CLIENT, ClientInfo
 from plaza.core.clock import Clock
+from plaza.core.domain import NO_PROOF, SecondFactorProof
 from plaza.core.functions import Functions
 from plaza.sessions.model import Login
 from plaza.sessions.service import Sessions
@@ -114,7 +116,11 @@ class AnyPassword:
     """Accepts every password: password checks are not measured here."""
 
     async def check(
-        self, username: str, password: str, address: str | None = None, code: str | None = None, device: str = ""
+        self,
+        username: str,
+        password: str,
+        client: ClientInfo = UNKNOWN_CLIENT,
+        proof: SecondFactorProof = NO_PROOF,
     ) -> Actor | None:
         return Actor(username, "user")
 

@@ -1,4 +1,4 @@
-"""Plaza on one server and on a cluster, with a worker and a real mail server."""
+"""Plaza with a worker and a real mail server, on one server or on a cluster."""
 
 from __future__ import annotations
 
@@ -21,6 +21,17 @@ from tests.smtp import Mailbox, smtp_server
 from tests.waiting import eventually
 
 PASSWORD = "correct horse battery"
+
+
+# For a test whose commands touch keys of several owners: it also runs on a cluster.
+ON_BOTH = pytest.mark.parametrize("place", ["server", "cluster"], indirect=True)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest) -> Server | Cluster:
+    """One server, or a cluster for tests marked `ON_BOTH`."""
+    found: Server | Cluster = request.getfixturevalue(getattr(request, "param", "server"))
+    return found
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from plaza.accounts.keys import ACCOUNT_EMAIL, ADDRESS_USERS
 from plaza.accounts.model import digest
 from plaza.app import Plaza
 from plaza.social.account_renaming import AccountRenaming
-from tests.accounts.conftest import PASSWORD, Account
+from tests.accounts.conftest import ON_BOTH, PASSWORD, Account
 from tests.http_servers import is_problem
 from tests.smtp import Mailbox
 from tests.waiting import eventually
@@ -21,6 +21,7 @@ async def login(http: httpx.AsyncClient, password: str) -> int:
     return (await http.post("/auth/login", json={"username": "ana", "password": password})).status_code
 
 
+@ON_BOTH
 async def test_a_link_verifies_the_address_once(ana: Account, plaza: Plaza, mailbox: Mailbox) -> None:
     await ana.send("/auth/email", 202, email="  Ana@Example.org ")
     await eventually(lambda: mailbox.mails)
@@ -42,6 +43,7 @@ async def test_an_address_that_changed_meanwhile_is_not_verified(ana: Account, p
     assert not await plaza.get(Emails).is_verified("ana")
 
 
+@ON_BOTH
 async def test_a_reset_link_sets_a_password_and_ends_every_session(ana: Account, http: httpx.AsyncClient) -> None:
     await ana.verify(ADDRESS)
     session = (await http.post("/auth/login", json={"username": "ana", "password": PASSWORD})).json()
@@ -92,6 +94,7 @@ async def test_bad_addresses_are_refused_by_name(ana: Account) -> None:
         assert problem["field"] == "email" or problem["errors"][0]["field"] == "email"
 
 
+@ON_BOTH
 async def test_the_verified_address_follows_a_renaming_and_goes_with_the_account(ana: Account, plaza: Plaza) -> None:
     await ana.verify(ADDRESS)
     await plaza.get(AccountRenaming).rename("ana", "anna")

@@ -12,7 +12,7 @@ from plaza.accounts.keys import ACCOUNT_MFA
 from plaza.accounts.second_factor import SecondFactors
 from plaza.app import Plaza
 from plaza.social.account_renaming import AccountRenaming
-from tests.accounts.conftest import PASSWORD, Account
+from tests.accounts.conftest import ON_BOTH, PASSWORD, Account
 from tests.http_servers import is_problem
 
 
@@ -45,6 +45,7 @@ async def test_signing_in_needs_a_code_once_it_is_confirmed(ana: Account, http: 
     assert (await login(http, _code(totp))).status_code == 200
 
 
+@ON_BOTH
 async def test_a_code_works_once_also_for_simultaneous_logins(ana: Account, http: httpx.AsyncClient) -> None:
     totp, _ = await enable(ana)
     code = _code(totp)
@@ -52,6 +53,7 @@ async def test_a_code_works_once_also_for_simultaneous_logins(ana: Account, http
     assert sorted(response.status_code for response in responses) == [200] + [401] * 9
 
 
+@ON_BOTH
 async def test_a_recovery_code_works_once(ana: Account, http: httpx.AsyncClient) -> None:
     _, codes = await enable(ana)
     assert len(set(codes)) == 10
@@ -59,7 +61,16 @@ async def test_a_recovery_code_works_once(ana: Account, http: httpx.AsyncClient)
     responses = await asyncio.gather(*(login(http, typed) for _ in range(5)))
     assert sorted(response.status_code for response in responses) == [200] + [401] * 4
     status = await http.get("/auth/mfa", headers={"authorization": f"Bearer {ana.token}"})
-    assert status.json() == {"enabled": True, "recovery_codes_left": 9}
+    assert status.json() == {"enabled": True, "totp": True, "passkeys": 0, "recovery_codes_left": 9}
+
+
+async def test_new_recovery_codes_replace_the_old_ones(ana: Account, http: httpx.AsyncClient) -> None:
+    await ana.send("/auth/mfa/recovery-codes", 409, password=PASSWORD)
+    _, codes = await enable(ana)
+    await ana.send("/auth/mfa/recovery-codes", 403, password="wrong horse battery")
+    renewed = (await ana.send("/auth/mfa/recovery-codes", password=PASSWORD))["recovery_codes"]
+    is_problem(await login(http, codes[0]), 401, "wrong_code")
+    assert (await login(http, renewed[0])).status_code == 200
 
 
 async def test_a_stolen_token_cannot_turn_codes_on_or_off(ana: Account, http: httpx.AsyncClient) -> None:
@@ -87,6 +98,7 @@ async def test_the_secret_is_not_readable_in_valkey(ana: Account, plaza: Plaza) 
     assert codes[0] not in str(await plaza.core.valkey.call("HGETALL", ACCOUNT_MFA("ana")))
 
 
+@ON_BOTH
 async def test_the_second_factor_follows_a_renaming(ana: Account, plaza: Plaza) -> None:
     totp, _ = await enable(ana)
     await plaza.get(AccountRenaming).rename("ana", "anna")

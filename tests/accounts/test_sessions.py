@@ -12,7 +12,7 @@ import pytest
 
 from plaza.app import Plaza, running
 from plaza.core.settings import Settings
-from tests.accounts.conftest import PASSWORD, Account
+from tests.accounts.conftest import ON_BOTH, PASSWORD, Account
 from tests.http_servers import client_of, is_problem
 from tests.servers import Server
 from tests.waiting import eventually
@@ -43,6 +43,7 @@ async def status(http: httpx.AsyncClient, signed_in: dict[str, Any]) -> int:
     return (await http.get("/whoami", headers=bearer(signed_in))).status_code
 
 
+@ON_BOTH
 async def test_programs_and_browsers_are_in_one_list(ana: Account, http: httpx.AsyncClient, plaza: Plaza) -> None:
     before = plaza.core.clock.now_ms()
     program = await login(http)
@@ -72,6 +73,7 @@ async def test_a_refresh_keeps_the_session_and_moves_its_last_use(ana: Account, 
     assert after["device"] == "Firefox on Linux", "the program that used it last"
 
 
+@ON_BOTH
 async def test_ending_a_session_ends_its_access_tokens_and_no_others(ana: Account, http: httpx.AsyncClient) -> None:
     lost, kept = await login(http), await login(http)
     (id,) = (session["id"] for session in await listed(http, lost) if session["current"])
@@ -93,6 +95,7 @@ async def test_ending_a_browser_session_signs_it_out(ana: Account, http: httpx.A
     assert (await http.post("/shop/session")).json()["user"] is None
 
 
+@ON_BOTH
 async def test_all_other_sessions_end_at_once(ana: Account, http: httpx.AsyncClient) -> None:
     others = [await login(http) for _ in range(3)]
     await http.post("/shop/login", json={"username": "ana", "password": PASSWORD})
@@ -120,6 +123,7 @@ async def test_nobody_ends_or_sees_the_sessions_of_another_user(ana: Account, ht
     assert await status(http, mine) == 200
 
 
+@ON_BOTH
 async def test_a_copied_refresh_token_ends_the_access_tokens_of_both(ana: Account, http: httpx.AsyncClient) -> None:
     stolen = await login(http)
     owner = (await http.post("/auth/refresh", json={"refresh_token": stolen["refresh_token"]})).json()
@@ -129,6 +133,7 @@ async def test_a_copied_refresh_token_ends_the_access_tokens_of_both(ana: Accoun
     assert await status(http, stolen) == 401
 
 
+@ON_BOTH
 async def test_a_session_that_ends_while_it_is_refreshed_gets_no_valid_token(
     ana: Account, http: httpx.AsyncClient
 ) -> None:
@@ -164,7 +169,6 @@ async def other_process(server: Server, tmp_path: Path) -> AsyncIterator[Plaza]:
         yield plaza
 
 
-@pytest.mark.parametrize("place", ["server"], indirect=True)
 async def test_every_process_refuses_the_tokens_of_an_ended_session(
     ana: Account, http: httpx.AsyncClient, other_process: Plaza
 ) -> None:

@@ -20,7 +20,7 @@ import msgspec
 import pyotp
 
 from plaza.accounts.email_links import Emails
-from plaza.accounts.model import AccountSessionId, OneTimeLink
+from plaza.accounts.model import AccountSessionId, OneTimeLink, PasskeyId
 from plaza.app import Plaza
 from plaza.articles.model import ArticleId
 from plaza.challenges.model import ChallengeId
@@ -32,6 +32,7 @@ from plaza.sessions.model import SessionId
 from plaza.shop.model import ItemId
 from plaza.social.model import CommentId, PostId
 from plaza.webhooks.model import WebhookId
+from tests.accounts.authenticator import Authenticator
 from tests.media.images import picture
 
 PASSWORD = "correct horse battery"
@@ -59,6 +60,8 @@ class SampleObjects:
         self.ana, self.ben = f"ana{self.number}", f"ben{self.number}"
         self.key = {"x-api-key": plaza.core.settings.secret("api_key")}
         self.token = {"authorization": f"Bearer {plaza.core.auth.issue(self.ben, 'user')}"}
+        self.device: Authenticator | None = None
+        self.credential: dict[str, Any] | None = None
         self._made: dict[Any, Any] = {}
 
     async def send(self, method: str, path: str, body: Any = None, *, as_admin: bool = False) -> Any:
@@ -132,6 +135,54 @@ async def create_recovery_code(sample: SampleObjects) -> Any:
     return confirmed["recovery_codes"][0]
 
 
+async def prepare_second_factor(sample: SampleObjects) -> None:
+    await create_recovery_code(sample)
+
+
+def authenticator() -> Authenticator:
+    return Authenticator(origin="http://localhost:8000", domain="localhost")
+
+
+async def create_passkey(sample: SampleObjects) -> Any:
+    """Add a passkey; returns its id."""
+    device = authenticator()
+    options = await sample.send("POST", "/auth/passkeys/options", {"password": PASSWORD})
+    body = {"name": "Phone", "credential": device.create(options["options"])}
+    sample.device = device
+    return (await sample.send("POST", "/auth/passkeys", body))["id"]
+
+
+def part_of_new_passkey(*path: str) -> Callable[[SampleObjects], Awaitable[Any]]:
+    """A part of what a browser sends of a new passkey."""
+
+    async def part(sample: SampleObjects) -> Any:
+        if sample.credential is None:
+            options = await sample.send("POST", "/auth/passkeys/options", {"password": PASSWORD})
+            sample.credential = authenticator().create(options["options"])
+        return _at(sample.credential, path)
+
+    return part
+
+
+def part_of_used_passkey(*path: str) -> Callable[[SampleObjects], Awaitable[Any]]:
+    """A part of what a browser sends of a passkey that signs in."""
+
+    async def part(sample: SampleObjects) -> Any:
+        if sample.credential is None:
+            await create_passkey(sample)
+            assert sample.device is not None
+            sample.credential = sample.device.get((await sample.send("POST", "/auth/passkeys/challenge"))["options"])
+        return _at(sample.credential, path)
+
+    return part
+
+
+def _at(value: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        value = value[name]
+    return value
+
+
 async def create_article(sample: SampleObjects) -> Any:
     body = {"title": "Streams", "link": f"https://example.org/{sample.number}", "groups": ["python"]}
     return (await sample.send("POST", "/articles", body))["id"]
@@ -199,6 +250,15 @@ SAMPLES: dict[Any, Callable[[SampleObjects], Awaitable[Any]]] = {
     "492039": create_code,
     "k3v9-x7qm": create_recovery_code,
     example_of(AccountSessionId): create_account_session,
+    example_of(PasskeyId): create_passkey,
+    "bmV3LWlk": part_of_new_passkey("id"),
+    "bmV3LWRhdGE": part_of_new_passkey("response", "clientDataJSON"),
+    "bmV3LWtleQ": part_of_new_passkey("response", "attestationObject"),
+    "dXNlZC1pZA": part_of_used_passkey("id"),
+    "dXNlZC1kYXRh": part_of_used_passkey("response", "clientDataJSON"),
+    "dXNlZC1hdXRo": part_of_used_passkey("response", "authenticatorData"),
+    "dXNlZC1zaWc": part_of_used_passkey("response", "signature"),
+    "dXNlZC11c2Vy": part_of_used_passkey("response", "userHandle"),
     example_of(PostId): create_post,
     example_of(CommentId): create_comment,
     example_of(ArticleId): create_article,
@@ -214,6 +274,7 @@ SAMPLES: dict[Any, Callable[[SampleObjects], Awaitable[Any]]] = {
 
 # What must happen before an operation.
 PREPARATIONS: dict[str, Callable[[SampleObjects], Awaitable[None]]] = {
+    "createRecoveryCodes": prepare_second_factor,
     "leaveChallenge": join_challenge,
     "trackDay": join_challenge,
     "createChallengePost": join_challenge,

@@ -19,7 +19,9 @@ from plaza.caching.page_cache import PageCache
 from plaza.caching.row_cache import RowCache
 from plaza.core import paging
 from plaza.core.auth import Actor
+from plaza.core.clients import UNKNOWN_CLIENT, ClientInfo
 from plaza.core.clock import ManualClock
+from plaza.core.domain import NO_PROOF, SecondFactorProof
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.core.paging import Snapshots
@@ -62,7 +64,11 @@ class MemoryAccounts:
         self.hashes[name] = await self.passwords.hash(password)
 
     async def check(
-        self, username: str, password: str, address: str | None = None, code: str | None = None, device: str = ""
+        self,
+        username: str,
+        password: str,
+        client: ClientInfo = UNKNOWN_CLIENT,
+        proof: SecondFactorProof = NO_PROOF,
     ) -> Actor | None:
         checked = await self.passwords.check(self.hashes.get(username), password)
         return Actor(username, "user") if checked.matches else None

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from plaza.accounts import jobs, routes, routes_openid
+from plaza.accounts import jobs, routes, routes_openid, routes_passkeys
 from plaza.accounts.email_links import Emails, MailJob
 from plaza.accounts.library import LIBRARY
 from plaza.accounts.openid import OpenIdSignIn
 from plaza.accounts.openid_client import OpenIdClient
+from plaza.accounts.passkey_challenges import PasskeyChallenges
+from plaza.accounts.passkeys import Passkeys
 from plaza.accounts.personal_data import AccountsPersonalData
+from plaza.accounts.relying_party import RelyingParty
 from plaza.accounts.second_factor import SecondFactors
+from plaza.accounts.second_factor_check import SecondFactorCheck
 from plaza.accounts.security_log import SqlSecurityLog
 from plaza.accounts.sessions import AccountSessions
 from plaza.accounts.sign_in_proof import SignInProof
@@ -26,17 +30,19 @@ def build(core: Core) -> Parts:
     second_factors = SecondFactors(core.functions, Encryption(core.settings.secret("data_key")), core.clock)
     log = SqlSecurityLog(core.sql, core.clock, core.settings.account_address)
     account_log = AccountLog(log)
+    challenges = PasskeyChallenges(core.valkey, core.settings.secret("jwt_secret"), core.clock)
+    passkeys = Passkeys(core.functions, challenges, RelyingParty.from_settings(core.settings), core.clock)
     return Parts(
-        [second_factors, log, account_log],
-        Provided(second_factor=second_factors, security_log=log),
+        [second_factors, passkeys, log, account_log],
+        Provided(second_factor=SecondFactorCheck(second_factors, passkeys), security_log=log),
         timers=jobs.timers(log),
-        personal_data=AccountsPersonalData(core.valkey, log),
-        build_last=lambda provided: _build_last(core, second_factors, account_log, provided),
+        personal_data=AccountsPersonalData(core.valkey, second_factors, passkeys, log),
+        build_last=lambda provided: _build_last(core, account_log, provided),
     )
 
 
-def _build_last(core: Core, second_factors: SecondFactors, log: AccountLog, provided: Provided) -> Parts:
-    if provided.passwords is None:
+def _build_last(core: Core, log: AccountLog, provided: Provided) -> Parts:
+    if provided.passwords is None or provided.second_factor is None:
         return Parts([])  # without the domain that stores passwords there is nothing to reset
     settings, events = core.settings, Events(core.functions)
     emails = Emails(
@@ -45,7 +51,7 @@ def _build_last(core: Core, second_factors: SecondFactors, log: AccountLog, prov
     mailer = open_mailer(settings.smtp_url, settings.data_dir)
     public_url = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")
     mail = MailJob(emails, mailer, public_url)
-    proof = SignInProof(provided.passwords, second_factors)
+    proof = SignInProof(provided.passwords, provided.second_factor, core.clock)
     openid = OpenIdSignIn(core.valkey, _openid_client(settings, public_url), provided.passwords)
     stores = [store for store in (provided.api_sessions, provided.sessions) if store is not None]
     sessions = AccountSessions(stores, log)
@@ -61,4 +67,4 @@ def _openid_client(settings: Settings, public_url: str) -> OpenIdClient | None:
     return OpenIdClient(settings.oidc_issuer, settings.oidc_client_id, settings.oidc_client_secret, redirect_uri)
 
 
-DOMAIN = Domain(LIBRARY, [routes.route, routes_openid.route], build)
+DOMAIN = Domain(LIBRARY, [routes.route, routes_passkeys.route, routes_openid.route], build)

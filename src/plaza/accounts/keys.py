@@ -10,6 +10,8 @@ from plaza.core.tokens import USERNAME
 # A reset link opens an account, so it lives an hour. A verification link only confirms an address.
 RESET_SECONDS: Final = 3_600
 VERIFY_SECONDS: Final = 86_400
+# The time that a user has to confirm with a passkey.
+CHALLENGE_SECONDS: Final = 300
 # The time that a user has to sign in at the provider.
 STATE_SECONDS: Final = 600
 
@@ -27,9 +29,31 @@ ACCOUNT_EMAIL = Key(
 ACCOUNT_MFA = Key(
     "accounts:<username>:mfa",
     "hash",
-    "A user's second factor: the encrypted TOTP secret, the last time step used, and digests of recovery codes.",
-    contains="`pending_secret`; or `totp_secret`, `last_step`, `enabled_at` and `recovery:<digest>` → `1`",
+    "A user's second factors: the encrypted TOTP secret and its last time step, passkeys, digests of recovery codes.",
+    contains="`pending_secret`; `totp_secret`, `last_step`, `enabled_at`; `user_handle` → the id for authenticators; "
+    "`passkey:<digest of its id>` → JSON: name, credential_id, public_key, sign_count, times; "
+    "`recovery:<digest>` → `1`",
     owner="username",
+    element_regex="pending_secret|totp_secret|last_step|enabled_at|user_handle|(passkey|recovery):[0-9a-f]{64}",
+    read=KeyAccess.NONE,
+)
+PASSKEY_USER = Key(
+    "accounts:passkey:<passkey_digest>",
+    "string",
+    "The user of a passkey, by the SHA-256 of the id that its authenticator gave it.",
+    contains="username",
+    element_regex="<username>",
+    owner="passkey_digest",
+    read=KeyAccess.NONE,
+)
+USED_CHALLENGE = Key(
+    "accounts:challenge:<challenge_digest>",
+    "string",
+    "A challenge that a passkey has answered: it cannot be answered again.",
+    contains="`1`",
+    owner="challenge_digest",
+    lifetime="5 minutes, as long as a challenge is valid",
+    ttl_seconds=CHALLENGE_SECONDS,
     read=KeyAccess.NONE,
 )
 ADDRESS_USERS = Key(
@@ -92,5 +116,7 @@ CATALOGUE = Catalogue.from_module(
         "link_digest": "[0-9a-f]{64}",
         "state_digest": "[0-9a-f]{64}",
         "identity_digest": "[0-9a-f]{64}",
+        "passkey_digest": "[0-9a-f]{64}",
+        "challenge_digest": "[0-9a-f]{64}",
     },
 )

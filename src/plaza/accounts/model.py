@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -13,6 +13,7 @@ from plaza.core.account_sessions import AccountSession
 from plaza.core.errors import BadRequest, Conflict, Forbidden, Invalid
 from plaza.core.number_parsing import MAX_TIME_MS
 from plaza.core.paging import Page, Pagination
+from plaza.core.passkey_credentials import NewPasskeyCredential
 from plaza.core.security_log import LogKind
 from plaza.core.validation_messages import described_pattern
 
@@ -29,6 +30,23 @@ AccountSessionId = Annotated[
         pattern=described_pattern("Invalid session id. It has 32 of 0-9 and a-f", r"^[0-9a-f]{32}$(?!\n)"),
         description="Id of a session.",
         examples=["5f3b9c1e8d7a4b2c9e0f1a2b3c4d5e6f"],
+    ),
+]
+PasskeyId = Annotated[
+    str,
+    Meta(
+        pattern=described_pattern("Invalid passkey id. It has 64 of 0-9 and a-f", r"^[0-9a-f]{64}$(?!\n)"),
+        description="Id of a passkey.",
+        examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"],
+    ),
+]
+PasskeyName = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=50,
+        pattern=described_pattern("A name is one line of text", r"^[^\x00-\x1f\x7f\u2028\u2029]+$(?!\n)"),
+        description="A name by which the user recognizes the device.",
     ),
 ]
 LogText = Annotated[str, Meta(max_length=300)]
@@ -49,6 +67,25 @@ class NotEnrolled(Conflict):
 
 class IncorrectPassword(Forbidden):
     title, code = "The password is wrong", "password_wrong"
+
+
+class SignInAgain(Forbidden):
+    title, code = "This needs a recent sign-in. Sign in again", "sign_in_again"
+
+
+class InvalidChallenge(BadRequest):
+    title, code = (
+        "The challenge is invalid, was used already or has expired. Request a new one",
+        "invalid_challenge",
+    )
+
+
+class PasskeyKnown(Conflict):
+    title, code = "This passkey is registered already", "passkey_exists"
+
+
+class TooManyPasskeys(Conflict):
+    title, code = "The account has too many passkeys", "too_many_passkeys"
 
 
 class NewEmail(msgspec.Struct, forbid_unknown_fields=True):
@@ -83,10 +120,6 @@ class PasswordReset(msgspec.Struct):
     username: str
 
 
-class TotpRequest(msgspec.Struct, forbid_unknown_fields=True):
-    password: str
-
-
 class TotpEnrolment(msgspec.Struct):
     """What an authenticator needs: the secret, or the URI as a QR code."""
 
@@ -99,8 +132,8 @@ class TotpCode(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TotpRemoval(msgspec.Struct, forbid_unknown_fields=True):
-    password: str
     code: OneTimeCode
+    password: Annotated[str, Meta(max_length=1_000)] | None = None
 
 
 class RecoveryCodes(msgspec.Struct):
@@ -108,8 +141,54 @@ class RecoveryCodes(msgspec.Struct):
 
 
 class MfaStatus(msgspec.Struct):
+    """The second factors of an account. `enabled`: signing in with the password needs one of them."""
+
     enabled: bool
+    totp: bool
+    passkeys: int
     recovery_codes_left: int
+
+
+class PasswordProof(msgspec.Struct, forbid_unknown_fields=True):
+    """The password of the account. An account without one needs a recent sign-in instead."""
+
+    password: Annotated[str, Meta(max_length=1_000)] | None = None
+
+
+class PasskeyRegistration(msgspec.Struct, forbid_unknown_fields=True):
+    name: PasskeyName
+    credential: NewPasskeyCredential
+
+
+class PasskeyChange(msgspec.Struct, forbid_unknown_fields=True):
+    name: PasskeyName
+
+
+class PasskeyOptions(msgspec.Struct):
+    """The options for the browser: `PublicKeyCredential.parseCreationOptionsFromJSON`, or `…RequestOptionsFromJSON`."""
+
+    options: dict[str, Any]
+
+
+class Passkey(msgspec.Struct):
+    """A passkey. `backed_up`: its authenticator copies it to other devices. Times are Unix milliseconds."""
+
+    id: str
+    name: str
+    created_at: int
+    last_used_at: int | None
+    backed_up: bool
+
+
+class PasskeyAdded(Passkey):
+    """A new passkey. `recovery_codes` are given with the first second factor of an account, and shown this once."""
+
+    recovery_codes: list[str] | None = None
+
+
+class PasskeyPage(msgspec.Struct, frozen=True):
+    passkeys: list[Passkey]
+    pagination: Pagination
 
 
 class SessionPage(msgspec.Struct, frozen=True):

@@ -68,7 +68,10 @@ class OpenIdSignIn:
             raise SignInRefused
         begun = msgspec.json.decode(stored, type=_State)
         identity = await client.exchange(code, begun.nonce, begun.verifier)
-        return await self._username(identity), begun.next
+        username = await self._username(identity)
+        if await self._credentials.actor(username) is None:
+            raise SignInRefused("This account is suspended.")
+        return username, begun.next
 
     def _provider(self) -> OpenIdClient:
         if self._client is None:

@@ -6,27 +6,32 @@ from typing import Any
 
 import msgspec
 
-from plaza.accounts.keys import ACCOUNT_EMAIL, ACCOUNT_IDENTITIES, ACCOUNT_MFA, ADDRESS_USERS, IDENTITY
+from plaza.accounts.keys import ACCOUNT_EMAIL, ACCOUNT_IDENTITIES, ACCOUNT_MFA, ADDRESS_USERS, IDENTITY, PASSKEY_USER
 from plaza.accounts.model import digest
+from plaza.accounts.passkeys import Passkeys
+from plaza.accounts.second_factor import SecondFactors
 from plaza.accounts.security_log import SqlSecurityLog
 from plaza.core.valkey import Valkey
 
 
 class AccountsPersonalData:
-    """A user's verified address, second factor and identities at the OpenID provider."""
+    """A user's verified address, second factors and identities at the OpenID provider."""
 
-    def __init__(self, valkey: Valkey, log: SqlSecurityLog) -> None:
+    def __init__(self, valkey: Valkey, second_factors: SecondFactors, passkeys: Passkeys, log: SqlSecurityLog) -> None:
         self._valkey = valkey
+        self._second_factors = second_factors
+        self._passkeys = passkeys
         self._log = log
 
     async def export(self, username: str) -> dict[str, Any]:
-        """Return the verified address, whether there is a second factor, and the user's entries of the security log."""
+        """Return the verified address, the second factors without secrets, and the entries of the security log."""
         fields = await self._valkey.call("HGETALL", ACCOUNT_EMAIL(username))
-        second_factor = bool(await self._valkey.call("HEXISTS", ACCOUNT_MFA(username), "totp_secret"))
+        status = await self._second_factors.status(username)
         return {
             "verified_email": fields.get("address"),
             "verified_at": fields.get("verified_at"),
-            "second_factor": second_factor,
+            "second_factor": status.totp,
+            "passkeys": [msgspec.to_builtins(passkey) for passkey in await self._passkeys.list_all(username)],
             "security_log": [msgspec.to_builtins(entry) for entry in await self._log.export(username)],
         }
 
@@ -39,6 +44,8 @@ class AccountsPersonalData:
         if address is not None:
             await self._valkey.call("SREM", ADDRESS_USERS(digest(address)), username)
         await self._valkey.call("DEL", ACCOUNT_EMAIL(username))
+        for passkey in await self._passkeys.list_all(username):
+            await self._valkey.call("DEL", PASSKEY_USER(passkey.id))
         await self._valkey.call("DEL", ACCOUNT_MFA(username))
         for identity in await self._valkey.call("SMEMBERS", ACCOUNT_IDENTITIES(username)):
             await self._valkey.call("DEL", IDENTITY(identity))
@@ -63,6 +70,8 @@ class AccountsPersonalData:
         fields = await self._valkey.call("HGETALL", ACCOUNT_MFA(old))
         if fields:
             await self._valkey.call("HSET", ACCOUNT_MFA(new), *(part for pair in fields.items() for part in pair))
+            for passkey in await self._passkeys.list_all(new):
+                await self._valkey.call("SET", PASSKEY_USER(passkey.id), new)
             await self._valkey.call("DEL", ACCOUNT_MFA(old))
 
     async def _move_identities(self, old: str, new: str) -> None:

@@ -17,16 +17,17 @@ from plaza.accounts.model import (
     MfaStatus,
     NewEmail,
     NotEnrolled,
+    PasswordProof,
     PasswordReset,
     RecoveryCodes,
     ResetConfirmation,
     ResetRequest,
     SessionPage,
     SessionsEnded,
+    SignInAgain,
     TotpCode,
     TotpEnrolment,
     TotpRemoval,
-    TotpRequest,
     VerifyEmail,
 )
 from plaza.accounts.second_factor import SecondFactors
@@ -36,7 +37,7 @@ from plaza.accounts.sign_in_proof import SignInProof
 from plaza.core import csv_text
 from plaza.core.auth import Actor
 from plaza.core.domain import WrongCode
-from plaza.core.errors import Conflict, TooFast
+from plaza.core.errors import TooFast
 from plaza.core.http.access import ADMIN, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
@@ -95,14 +96,14 @@ async def get_mfa_status(actor: Actor, second_factors: SecondFactors) -> MfaStat
     "/auth/mfa/totp",
     access=USER,
     limit=None,
-    raises=[IncorrectPassword, Conflict, TooFast],
+    raises=[IncorrectPassword, SignInAgain, TooFast],
     example={"password": "correct horse battery"},
 )
 async def enrol_totp(
-    actor: Actor, body: TotpRequest, request: Request, proof: SignInProof, second_factors: SecondFactors
+    actor: Actor, body: PasswordProof, request: Request, proof: SignInProof, second_factors: SecondFactors
 ) -> TotpEnrolment:
     """Start setting up one-time codes. `POST /auth/mfa/totp/confirm` with a first code turns them on."""
-    await proof.require_password(actor, body.password, request.address)
+    await proof.require(actor, body.password, request.address)
     return await second_factors.enrol(actor)
 
 
@@ -117,10 +118,32 @@ async def confirm_totp(
 
 
 @route.post(
+    "/auth/mfa/recovery-codes",
+    access=USER,
+    limit=None,
+    raises=[IncorrectPassword, SignInAgain, NotEnrolled, TooFast],
+    example={"password": "correct horse battery"},
+)
+async def create_recovery_codes(
+    actor: Actor,
+    body: PasswordProof,
+    request: Request,
+    proof: SignInProof,
+    second_factors: SecondFactors,
+    log: AccountLog,
+) -> RecoveryCodes:
+    """Create new recovery codes, with your password. The old ones are void."""
+    await proof.require(actor, body.password, request.address)
+    codes = await second_factors.renew_recovery_codes(actor.name)
+    await log.record(actor.name, "recovery_codes_renewed", request.address)
+    return RecoveryCodes(codes)
+
+
+@route.post(
     "/auth/mfa/totp/remove",
     access=USER,
     limit=None,
-    raises=[IncorrectPassword, WrongCode, TooFast],
+    raises=[IncorrectPassword, SignInAgain, WrongCode, TooFast],
     example={"password": "correct horse battery", "code": "k3v9-x7qm"},
 )
 async def remove_totp(
@@ -132,7 +155,7 @@ async def remove_totp(
     log: AccountLog,
 ) -> MfaStatus:
     """Turn one-time codes off, with the password and a code."""
-    await proof.require_password(actor, body.password, request.address)
+    await proof.require(actor, body.password, request.address)
     await proof.require_code(actor, body.code)
     await second_factors.disable(actor.name)
     await log.record(actor.name, "second_factor_removed", request.address)

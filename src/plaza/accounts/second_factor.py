@@ -9,6 +9,7 @@ import pyotp
 
 from plaza.accounts.keys import ACCOUNT_MFA
 from plaza.accounts.model import MfaStatus, NotEnrolled, TotpEnrolment, digest
+from plaza.accounts.recovery_codes import new_recovery_codes, recovery_digests
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.domain import WrongCode
@@ -18,10 +19,7 @@ from plaza.core.functions import Functions
 STEP_SECONDS: Final = 30
 # A code of the step before or after is accepted: phones' clocks differ, and typing takes time.
 STEPS_AROUND: Final = 1
-RECOVERY_CODES: Final = 10
 _CONTEXT: Final = "totp"
-# Without letters and digits that look alike.
-_ALPHABET: Final = "23456789abcdefghjkmnpqrstuvwxyz"
 
 
 class SecondFactors:
@@ -34,14 +32,15 @@ class SecondFactors:
         self._clock = clock
 
     async def is_enabled(self, username: str) -> bool:
-        """Whether signing in needs a code. One round trip."""
-        return bool(await self._valkey.call("HEXISTS", ACCOUNT_MFA(username), "totp_secret"))
+        """Whether signing in with the password needs a code or a passkey. One round trip."""
+        return (await self.status(username)).enabled
 
     async def status(self, username: str) -> MfaStatus:
-        """Return whether codes are needed and how many recovery codes are left. One round trip."""
+        """Return the second factors of a user, and how many recovery codes are left. One round trip."""
         fields = await self._valkey.call("HKEYS", ACCOUNT_MFA(username))
-        left = sum(name.startswith("recovery:") for name in fields)
-        return MfaStatus("totp_secret" in fields, left)
+        has_totp = "totp_secret" in fields
+        passkeys, codes = (sum(name.startswith(prefix) for name in fields) for prefix in ("passkey:", "recovery:"))
+        return MfaStatus(has_totp or passkeys > 0, has_totp, passkeys, codes)
 
     async def enrol(self, actor: Actor) -> TotpEnrolment:
         """Return a new secret for an authenticator. It counts once a code confirmed it. One round trip."""
@@ -59,24 +58,30 @@ class SecondFactors:
         step = self._matching_step(pending, code)
         if step is None:
             raise WrongCode
-        codes = [_new_recovery_code() for _ in range(RECOVERY_CODES)]
-        digests = [digest(code) for code in codes]
-        args = (pending, step, self._clock.now_ms(), *digests)
+        codes = new_recovery_codes()
+        args = (pending, step, self._clock.now_ms(), *recovery_digests(codes))
         if not await self._functions.run("accounts_enable_totp", [ACCOUNT_MFA(actor.name)], *args):
             raise NotEnrolled
         return codes
 
     async def disable(self, username: str) -> None:
-        """Turn codes off. One round trip."""
-        await self._valkey.call("DEL", ACCOUNT_MFA(username))
+        """Turn one-time codes off; passkeys stay. One round trip."""
+        await self._functions.run("accounts_disable_totp", [ACCOUNT_MFA(username)])
+
+    async def renew_recovery_codes(self, username: str) -> list[str]:
+        """Replace the recovery codes and return the new ones, which are shown this once. One round trip."""
+        codes = new_recovery_codes()
+        if not await self._functions.run(
+            "accounts_renew_recovery_codes", [ACCOUNT_MFA(username)], *recovery_digests(codes)
+        ):
+            raise NotEnrolled
+        return codes
 
     async def verify(self, username: str, code: str) -> bool:
         """Whether a one-time code or a recovery code is right. Each works once. At most three round trips."""
         stored = await self._valkey.call("HGET", ACCOUNT_MFA(username), "totp_secret")
-        if stored is None:
-            return False
         code = code.replace(" ", "").replace("-", "").lower()
-        step = self._matching_step(stored, code)
+        step = None if stored is None else self._matching_step(stored, code)
         if step is not None:
             return bool(await self._functions.run("accounts_use_totp_step", [ACCOUNT_MFA(username)], step))
         return bool(await self._valkey.call("HDEL", ACCOUNT_MFA(username), f"recovery:{digest(code)}"))
@@ -92,7 +97,3 @@ class SecondFactors:
             if secrets.compare_digest(totp.generate_otp(step).encode(), code.encode()):
                 return step
         return None
-
-
-def _new_recovery_code() -> str:
-    return "".join(secrets.choice(_ALPHABET) for _ in range(16))

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from plaza.core.account_sessions import SessionList
 from plaza.core.auth import Actor, Auth
+from plaza.core.clients import UNKNOWN_CLIENT, ClientInfo
 from plaza.core.clock import Clock
 from plaza.core.errors import Unauthenticated
 from plaza.core.events import Consumer, EventData
@@ -22,6 +23,7 @@ from plaza.core.functions import Functions, Library
 from plaza.core.http.routes import Routes
 from plaza.core.invariants import Inspector, Invariants
 from plaza.core.keyspace import Catalogue
+from plaza.core.passkey_credentials import PasskeyCredential
 from plaza.core.pictures import PictureHost, Pictures
 from plaza.core.rate_limits import Limiter
 from plaza.core.search_source import SearchSource
@@ -46,21 +48,40 @@ class PersonalData(Protocol):
 
 
 class MfaRequired(Unauthenticated):
-    title, code = "This account needs a code besides the password", "mfa_required"
+    title, code = "This account needs a code or a passkey besides the password", "mfa_required"
+
+
+class InvalidPasskey(Unauthenticated):
+    title, code = "The passkey was not accepted", "invalid_passkey"
 
 
 class WrongCode(Unauthenticated):
     title, code = "The code is wrong, was used already or has expired", "wrong_code"
 
 
+@dataclass(frozen=True, slots=True)
+class SecondFactorProof:
+    """What a user sends besides the password: a one-time or recovery code, or a used passkey."""
+
+    code: str | None = None
+    passkey: PasskeyCredential | None = None
+
+
+NO_PROOF = SecondFactorProof()
+
+
 class SignInCheck(Protocol):
     async def check(
-        self, username: str, password: str, address: str | None = None, code: str | None = None, device: str = ""
+        self,
+        username: str,
+        password: str,
+        client: ClientInfo = UNKNOWN_CLIENT,
+        proof: SecondFactorProof = NO_PROOF,
     ) -> Actor | None:
         """Return the user who may sign in; None if the password is wrong.
 
-        `address` and the cookie `device` are the client's, to limit guessing. Raises `MfaRequired` or `WrongCode` if
-        the password is right and the account has a second factor.
+        `client` limits guessing. Raises `MfaRequired`, or `Unauthenticated` for a wrong proof, if the password is right
+        and the account has a second factor.
         """
 
     def new_device(self, username: str) -> str:
@@ -70,6 +91,12 @@ class SignInCheck(Protocol):
 class CredentialStore(SignInCheck, Protocol):
     async def has_password(self, username: str, password: str, address: str | None) -> bool:
         """Whether this is a user's password. Wrong ones count as failed sign-ins."""
+
+    async def has_any_password(self, username: str) -> bool:
+        """Whether a user has a password at all."""
+
+    async def actor(self, username: str) -> Actor | None:
+        """Return a user with the current role; None if suspended or unknown."""
 
     async def create(self, username: str, profile: Mapping[str, str]) -> bool:
         """Create an account without a password; False if the username is taken."""
@@ -85,11 +112,14 @@ class CredentialStore(SignInCheck, Protocol):
 
 
 class SecondFactor(Protocol):
-    async def is_enabled(self, username: str) -> bool:
-        """Whether a user signs in with a code besides the password."""
+    async def methods(self, username: str) -> Sequence[str]:
+        """Return how a user can prove more than the password: `totp`, `passkey`, `recovery_code`; empty without one."""
 
     async def verify(self, username: str, code: str) -> bool:
         """Whether a code is right. Each code works once."""
+
+    async def verify_passkey(self, credential: PasskeyCredential, username: str | None = None) -> str:
+        """Return the user of a passkey, or raise `InvalidPasskey`. With `username`, only that user's passkeys count."""
 
 
 class SignOut(SessionList, Protocol):

@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from plaza.core.errors import Conflict, Unauthenticated
 from plaza.core.paging import Pagination
+from plaza.core.passkey_credentials import PasskeyCredential
 from plaza.core.validation_messages import described_pattern
 from plaza.sessions.keys import TOKEN
 
@@ -51,7 +52,9 @@ class WrongLogin(Unauthenticated):
 class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     username: Annotated[str, Meta(min_length=1, max_length=100)]
     password: Annotated[str, Meta(min_length=1, max_length=1_000)]
-    code: Annotated[str, Meta(min_length=6, max_length=40)] | None = None  # for accounts with a second factor
+    # For accounts with a second factor: one of these.
+    code: Annotated[str, Meta(min_length=6, max_length=40)] | None = None
+    passkey: PasskeyCredential | None = None
 
 
 class Session(msgspec.Struct, frozen=True):

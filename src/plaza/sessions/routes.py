@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from plaza.core.domain import MfaRequired, WrongCode
+from plaza.core.domain import InvalidPasskey, MfaRequired, WrongCode
 from plaza.core.errors import TooFast
 from plaza.core.http.access import SESSION
 from plaza.core.http.request import Request
@@ -47,7 +47,7 @@ async def start_session(request: Request, sessions: Sessions) -> Response[Sessio
 @route.post(
     "/login",
     access=SESSION,
-    raises=[WrongLogin, MfaRequired, WrongCode, SessionReplaced, TooFast],
+    raises=[WrongLogin, MfaRequired, WrongCode, InvalidPasskey, SessionReplaced, TooFast],
     example={"username": "ana", "password": "correct horse battery"},
 )
 async def login_session(body: Login, request: Request, sessions: Sessions, sign_in: SignIn) -> Response[Session]:

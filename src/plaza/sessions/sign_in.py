@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from plaza.core.clients import UNKNOWN_CLIENT, ClientInfo
-from plaza.core.domain import SignInCheck
+from plaza.core.domain import SecondFactorProof, SignInCheck
 from plaza.core.tokens import is_username
 from plaza.sessions.model import Login, Visit, WrongLogin, is_token, new_token, seconds_text
 from plaza.sessions.session_finder import SessionFinder
@@ -38,9 +38,8 @@ class SignIn:
         # Before the check: a user who is suspended, renamed or deleted during it is signed out by that.
         since = self._store.start_time(login.username)
         if self._passwords is not None and is_username(login.username):
-            user = await self._passwords.check(
-                login.username, login.password, client.address, login.code, client.known_device
-            )
+            proof = SecondFactorProof(login.code, login.passkey)
+            user = await self._passwords.check(login.username, login.password, client, proof)
         if user is None:
             raise WrongLogin("Username or password is wrong.")
         return await self.admit(cookie, user.name, client, since)

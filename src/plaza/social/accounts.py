@@ -9,6 +9,7 @@ import msgspec
 from plaza.core.auth import Actor, Auth
 from plaza.core.clients import UNKNOWN_CLIENT, ClientInfo
 from plaza.core.clock import Clock
+from plaza.core.domain import InvalidPasskey, SecondFactorProof
 from plaza.core.errors import Invalid
 from plaza.core.functions import Functions
 from plaza.core.idempotency import STORED_MS, IdempotentRequest, KeyReused
@@ -20,6 +21,7 @@ from plaza.social.credentials import Credentials
 from plaza.social.keys import AUTH_USER, USER, USER_LEAVING, USER_RENAMING
 from plaza.social.model import (
     InvalidRefreshToken,
+    PasskeyLogin,
     PasswordLogin,
     Registration,
     SignedIn,
@@ -142,7 +144,8 @@ class Accounts:
         if not checked.matches:
             await self._log.record(name, "sign_in", address, result="wrong_password")
             raise WrongPassword
-        await self._credentials.require_code(name, login.code, address)
+        proof = SecondFactorProof(login.code, login.passkey)
+        await self._credentials.require_second_factor(name, proof, address)
         token = RefreshToken.new(name)
         reply = await self._sign_in(token, now, client, stored, checked.new_hash or "")
         if not reply:
@@ -151,10 +154,22 @@ class Accounts:
         await self._log.record(name, "sign_in", address)
         return issue_tokens(self.auth, reply, token, stamp, now)
 
+    async def login_with_passkey(self, login: PasskeyLogin, client: ClientInfo = UNKNOWN_CLIENT) -> SignedIn:
+        """Sign in with a passkey alone: it proves a device and its user, so no password or code is needed."""
+        user = await self._credentials.passkey_user(login.credential, client.address)
+        now, stamp, token = self.clock.now_ms(), self.auth.issue_time_ms(user.name), RefreshToken.new(user.name)
+        reply = await self._sign_in(token, now, client, "")
+        if not reply:
+            raise InvalidPasskey
+        return issue_tokens(self.auth, reply, token, stamp, now)
+
     async def _sign_in(
         self, token: RefreshToken, now: int, client: ClientInfo, stored: str, rehashed: str = ""
     ) -> list[str] | None:
-        """Start a session and return the profile; None if the password was changed meanwhile."""
+        """Start a session and return the profile; None if the password was changed meanwhile.
+
+        `stored` is the hash that was checked; empty if the user proved something else than the password.
+        """
         reply: list[str] | None = await self.functions.run(
             "social_sign_in",
             [USER(token.username), AUTH_USER(token.username)],

@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from plaza.core.auth import Actor, Auth
-from plaza.core.domain import MfaRequired, SecondFactor, WrongCode
+from plaza.core.clients import UNKNOWN_CLIENT, ClientInfo
+from plaza.core.domain import NO_PROOF, InvalidPasskey, MfaRequired, SecondFactor, SecondFactorProof, WrongCode
 from plaza.core.errors import Forbidden
 from plaza.core.functions import Functions
+from plaza.core.passkey_credentials import PasskeyCredential
 from plaza.core.passwords import PasswordCaller, Passwords
 from plaza.core.security_log import AccountLog
 from plaza.core.sign_in_limits import SignInLimits
 from plaza.core.tokens import ROLES
 from plaza.core.tracking_cache import TrackingCache
 from plaza.social.keys import AUTH_USER, USER, USER_LEAVING, USER_RENAMING
-from plaza.social.model import UsernameTaken
+from plaza.social.model import AccountSuspended, UsernameTaken
 
 # Users whose role is cached until it changes: about 200 bytes each.
 MAX_CACHED_ACTORS: Final = 20_000
@@ -43,17 +45,22 @@ class Credentials:
         self._actors: TrackingCache[Actor] = TrackingCache(functions.valkey, MAX_CACHED_ACTORS)
 
     async def check(
-        self, username: str, password: str, address: str | None = None, code: str | None = None, device: str = ""
+        self,
+        username: str,
+        password: str,
+        client: ClientInfo = UNKNOWN_CLIENT,
+        proof: SecondFactorProof = NO_PROOF,
     ) -> Actor | None:
         """Return the user who may sign in; None if the password is wrong. Four round trips, besides the limit's.
 
-        Raises `MfaRequired` or `WrongCode` if the password is right and the account has a second factor.
+        Raises `MfaRequired`, or `Unauthenticated` for a wrong proof, if the account has a second factor.
         """
+        address, device = client.address, client.known_device
         await self.limits.take(username, address, device)
         if not await self._is_password(username, password, self.limits.caller(username, address, device)):
             await self.log.record(username, "sign_in", address, result="wrong_password")
             return None
-        await self.require_code(username, code, address)
+        await self.require_second_factor(username, proof, address)
         actor = await self.actor(username)
         if actor is not None:
             await self.limits.give_back(username, address, device)
@@ -79,20 +86,40 @@ class Credentials:
 
         An account without a password (its tokens come from another issuer) needs none.
         """
-        if actor.name != username or await self._valkey.call("HGET", AUTH_USER(username), "password_hash") is None:
+        if actor.name != username or not await self.has_any_password(username):
             return
         if password is None or not await self.has_password(username, password, address):
             raise Forbidden("This needs your password. Send it as `password`.", field="password")
 
-    async def require_code(self, username: str, code: str | None, address: str | None) -> None:
-        """Raise `MfaRequired` or `WrongCode` unless the account has no second factor or this is its code."""
-        if self._second_factor is None or not await self._second_factor.is_enabled(username):
+    async def require_second_factor(self, username: str, proof: SecondFactorProof, address: str | None) -> None:
+        """Raise `Unauthenticated` unless the account has no second factor or the proof is right."""
+        if self._second_factor is None or not (methods := await self._second_factor.methods(username)):
             return
-        if code is None:
-            raise MfaRequired
-        if not await self._second_factor.verify(username, code):
-            await self.log.record(username, "sign_in", address, result="wrong_code")
-            raise WrongCode
+        try:
+            if proof.passkey is not None:
+                await self._second_factor.verify_passkey(proof.passkey, username)
+            elif proof.code is None:
+                raise MfaRequired(methods=list(methods))
+            elif not await self._second_factor.verify(username, proof.code):
+                raise WrongCode
+        except (WrongCode, InvalidPasskey):
+            await self.log.record(username, "sign_in", address, result="wrong_second_factor")
+            raise
+
+    async def passkey_user(self, credential: PasskeyCredential, address: str | None) -> Actor:
+        """Return the user who signs in with a passkey alone. Five round trips."""
+        if self._second_factor is None:
+            raise InvalidPasskey
+        username = await self._second_factor.verify_passkey(credential)
+        actor = await self.actor(username)
+        if actor is None:
+            raise AccountSuspended("This account is suspended.")
+        await self.log.record(username, "sign_in", address, detail="passkey")
+        return actor
+
+    async def has_any_password(self, username: str) -> bool:
+        """Whether a user has a password. One round trip."""
+        return bool(await self._valkey.call("HEXISTS", AUTH_USER(username), "password_hash"))
 
     async def _is_password(self, username: str, password: str, caller: PasswordCaller) -> bool:
         stored = await self._valkey.call("HGET", AUTH_USER(username), "password_hash")

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenticated
 from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Pagination
+from plaza.core.passkey_credentials import PasskeyCredential
 from plaza.core.pictures import AltText, Picture, PictureId, decode_pictures
 from plaza.core.tokens import ROLES, Role, is_username
 from plaza.core.validation_messages import described_pattern
@@ -152,11 +153,18 @@ class Registration(Profile, kw_only=True):
 
 
 class PasswordLogin(msgspec.Struct, forbid_unknown_fields=True):
-    """`code` is a one-time or recovery code, for accounts with a second factor."""
+    """`code` is a one-time or recovery code, for accounts with a second factor; `passkey` serves in its place."""
 
     username: Username
     password: AnyPassword
     code: Annotated[str, Meta(min_length=6, max_length=40)] | None = None
+    passkey: PasskeyCredential | None = None
+
+
+class PasskeyLogin(msgspec.Struct, forbid_unknown_fields=True):
+    """A passkey that answered a challenge of `POST /auth/passkeys/challenge`."""
+
+    credential: PasskeyCredential
 
 
 class RefreshRequest(msgspec.Struct, forbid_unknown_fields=True):

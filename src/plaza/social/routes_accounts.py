@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from plaza.core.auth import Actor
-from plaza.core.domain import MfaRequired, WrongCode
+from plaza.core.domain import InvalidPasskey, MfaRequired, WrongCode
 from plaza.core.errors import TooFast
 from plaza.core.http.access import AUTHENTICATED, PUBLIC, USER
 from plaza.core.http.request import Request
@@ -19,6 +19,7 @@ from plaza.social.credentials import Credentials
 from plaza.social.model import (
     AccountSuspended,
     InvalidRefreshToken,
+    PasskeyLogin,
     PasswordChange,
     PasswordLogin,
     RefreshRequest,
@@ -66,7 +67,7 @@ async def register(
     "/auth/login",
     access=PUBLIC,
     limit=None,
-    raises=[WrongPassword, MfaRequired, WrongCode, AccountSuspended, TooFast],
+    raises=[WrongPassword, MfaRequired, WrongCode, InvalidPasskey, AccountSuspended, TooFast],
     example={"username": "ana", "password": "correct horse battery"},
 )
 async def login(
@@ -75,6 +76,33 @@ async def login(
     """Sign in with username and password. The cookie marks this client as known to the user."""
     signed_in = await accounts.login(body, sign_in_client(request))
     return Response(signed_in, headers=[set_device_cookie(request, credentials.new_device(body.username))])
+
+
+@route.post(
+    "/auth/passkeys/login",
+    access=PUBLIC,
+    limit="auth",
+    raises=[InvalidPasskey, AccountSuspended],
+    example={
+        "credential": {
+            "id": "dXNlZC1pZA",
+            "rawId": "dXNlZC1pZA",
+            "type": "public-key",
+            "response": {
+                "clientDataJSON": "dXNlZC1kYXRh",
+                "authenticatorData": "dXNlZC1hdXRo",
+                "signature": "dXNlZC1zaWc",
+                "userHandle": "dXNlZC11c2Vy",
+            },
+        }
+    },
+)
+async def login_with_passkey(
+    body: PasskeyLogin, request: Request, accounts: Accounts, credentials: Credentials
+) -> Response[SignedIn]:
+    """Sign in with a passkey alone. It answers a challenge of `POST /auth/passkeys/challenge`."""
+    signed_in = await accounts.login_with_passkey(body, sign_in_client(request))
+    return Response(signed_in, headers=[set_device_cookie(request, credentials.new_device(signed_in.user.username))])
 
 
 @route.post(

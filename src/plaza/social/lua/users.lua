@@ -168,12 +168,13 @@ query('actor', function(keys)
 end)
 
 -- sign_in: start a family of refresh tokens after the password was checked.
--- KEYS user, auth   ARGV now, the hash that was checked, a new hash ('' to keep it), family, token, max families
+-- KEYS user, auth   ARGV now, the hash that was checked ('' if none was), a new hash ('' to keep it), family, token, max families
 -- Reply the profile, or nothing if the password was changed meanwhile
 command('sign_in', function(keys, args)
   local user, auth = keys[1], keys[2]
   local at, compared, renewed, family, token, most = now(args[1]), args[2], args[3], args[4], args[5], tonumber(args[6])
-  if redis.call('HGET', auth, 'password_hash') ~= compared or not exists(user) then return nil end
+  if compared ~= '' and redis.call('HGET', auth, 'password_hash') ~= compared then return nil end
+  if not exists(user) then return nil end
   if is_suspended(user, auth) then fail('suspended', 'This account is suspended.') end
   drop_expired_families(auth, at, most - 1)
   redis.call('HSET', auth, family, token)
