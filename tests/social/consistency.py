@@ -109,6 +109,25 @@ def _check_both_sides(keyspace: Keyspace, check: Any) -> None:
     by_users = {(fields["username"], id) for id, fields in comments.items()}
     check("comments of posts", _pairs(keyspace, "post_comments"), on_posts)
     check("comments of users", _pairs(keyspace, "user_comments"), by_users)
+    _check_threads(keyspace, comments, check)
+
+
+def _check_threads(keyspace: Keyspace, comments: Mapping[str, Any], check: Any) -> None:
+    parents = {id: to for fields in keyspace["post_comment_parents"].values() for id, to in fields.items()}
+    stubs = {id for _, id in _pairs(keyspace, "post_comment_stubs")}
+    replies = {(id, to) for (_, to), members in keyspace["post_comment_replies"].items() for id in members}
+    top = {id for _, id in _pairs(keyspace, "post_comments_top")}
+    in_threads = {id for id, fields in comments.items() if (fields["post_id"],) in keyspace["post_comment_parents"]}
+    check("replies and their parents", replies, set(parents.items()))
+    check("reply_to", {id: f["reply_to"] for id, f in comments.items() if "reply_to" in f}, _without(parents, stubs))
+    check("stubs have replies", stubs - set(parents.values()), set())
+    check("what replies to none", top, (in_threads | stubs) - parents.keys())
+    check("replies of no comment", set(parents.values()) - comments.keys() - stubs, set())
+    check("comment edits", {parts[0] for parts in keyspace["comment_edits"]} - comments.keys(), set())
+
+
+def _without(values: Mapping[str, str], ids: set[str]) -> dict[str, str]:
+    return {id: value for id, value in values.items() if id not in ids}
 
 
 def _check_owners(keyspace: Keyspace, users: Mapping[str, Any], posts: Mapping[str, Any], check: Any) -> None:

@@ -39,7 +39,7 @@ class BulkImport:
         comment_args = [
             part
             for comment in sorted(comments, key=lambda comment: comment.created_at or now)
-            for part in (comment.id, comment.username, comment.content, _at(comment.created_at, now))
+            for part in _comment_args(comment, now)
         ]
         tags = ",".join(all_tags(post.content, post.hashtags))
         media_url, created_at = post.media_url or "", _at(post.created_at, now)
@@ -63,3 +63,8 @@ class BulkImport:
 
 def _at(given: int | None, now: int) -> int:
     return now if given is None else given
+
+
+def _comment_args(comment: CommentRecord, now: int) -> tuple[str | int, ...]:
+    created = _at(comment.created_at, now)
+    return comment.id, comment.username, comment.content, created, comment.reply_to or ""

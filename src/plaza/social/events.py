@@ -155,6 +155,7 @@ class CommentCreated(CommentEvent):
 
     type: ClassVar[str] = "comment.created"
     username: CommentAuthor
+    reply_to: Annotated[str | None, Meta(description="Id of the comment that it replies to.")] = None
 
 
 class CommentDeleted(CommentEvent):

@@ -96,6 +96,7 @@ class CommentRecord(msgspec.Struct, forbid_unknown_fields=True):
     username: Username
     content: CommentText
     created_at: Millis | None = None
+    reply_to: CommentId | None = None
 
 
 # Command replies: 2 means that only the time changed.
@@ -217,9 +218,12 @@ class InboundSync:
 
     async def _comment(self, record: CommentRecord) -> Status:
         id, me, now = record.post_id, record.username, self.clock.now_ms()
-        known = await self.valkey.call("HMGET", k.COMMENT(record.id), "post_id", "username", "content", "created_at")
+        fields = ("post_id", "username", "content", "created_at", "reply_to")
+        known = await self.valkey.call("HMGET", k.COMMENT(record.id), *fields)
         if known[0] is not None and known[:2] != [id, me]:
             raise Invalid("A comment with this id exists on another post or by another user.", field="id")
+        if known[0] is not None and record.reply_to not in (None, known[4]):
+            raise Invalid("This comment exists and replies to another one. Leave `reply_to` out.", field="reply_to")
         created, source = self._since(record.created_at)
         if known[:3] == [id, me, record.content] and record.created_at in (None, parse_int(known[3])):
             return "unchanged"
@@ -228,7 +232,7 @@ class InboundSync:
             await self.posts.author_profile(me)
         else:
             keys.append(k.USER(me))
-        args = id, record.id, me, record.content, created, now, source
+        args = id, record.id, me, record.content, created, now, record.reply_to or "", source
         return "created" if await self.functions.run("social_create_comment", keys, *args) else "updated"
 
     def _since(self, given: int | None) -> tuple[int, str]:

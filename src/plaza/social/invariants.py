@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from plaza.core.comment_tree_invariants import TreeFamilies
 from plaza.core.invariants import REPORT_ONLY, Command, Entry, Invariant, Invariants
 from plaza.core.keyspace import Key
 from plaza.core.number_parsing import parse_int
@@ -39,6 +40,8 @@ REPAIR_OWNERS = {
     "like": k.POST,
     "comment": k.POST,
     "commented": k.COMMENT,
+    "thread": k.POST,
+    "comment_edits": k.COMMENT_EDITS,
 }
 
 _POST_FIELDS = (
@@ -335,13 +338,18 @@ def _reads_comment(entry: Entry) -> Sequence[Command]:
     return (
         ("ZSCORE", k.POST_COMMENTS_RECENT(fields.get("post_id", "")), id),
         ("ZSCORE", k.USER_COMMENTS(fields.get("username", "")), id),
+        ("HGET", k.POST_COMMENT_PARENTS(fields.get("post_id", "")), id),
     )
 
 
 def _check_comment(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     if replies[0] is None:
         return "is missing in its post's comments"
-    return "is missing in its author's comments" if replies[1] is None else None
+    if replies[1] is None:
+        return "is missing in its author's comments"
+    if replies[2] != entry.value.get("reply_to"):
+        return f"replies to {entry.value.get('reply_to')}, but its post says {replies[2]}"
+    return None
 
 
 def _reads_commented(entry: Entry) -> Sequence[Command]:
@@ -361,8 +369,17 @@ def _reads_mark(entry: Entry) -> Sequence[Command]:
     return (("EXISTS", k.USER_LEAVING(entry.ids[0])),)
 
 
+THREADS = TreeFamilies(
+    all=k.POST_COMMENTS_RECENT,
+    parents=k.POST_COMMENT_PARENTS,
+    replies=k.POST_COMMENT_REPLIES,
+    stubs=k.POST_COMMENT_STUBS,
+    top=k.POST_COMMENTS_TOP,
+)
+
 INVARIANTS = Invariants(
     [
+        *THREADS.invariants("thread <post> <comment> <comment>"),
         _listed("listed", k.EXPLORE_FEED, _check_explored),
         _listed("listed", k.HASHTAG_POSTS, _check_tagged),
         _listed("listed", k.USER_POSTS, _check_written),

@@ -4,6 +4,7 @@ relation, an order for paging, a queue of work.
 
 from __future__ import annotations
 
+from plaza.core.comment_tree import UUID
 from plaza.core.keyspace import (
     Catalogue,
     CountField,
@@ -463,6 +464,63 @@ POST_EDITS = Key(
     repair="post <post>",
     read=ADMIN,
 )
+POST_COMMENT_PARENTS = Key(
+    "post:<post>:comments:parents",
+    "hash",
+    "Which comments of a post reply to which. Source data of a reply.",
+    contains="comment id → id of the comment that it replies to",
+    owner="post",
+    element_regex="<comment>",
+    value_regex="<comment>",
+    invariants=(
+        Formula("each is a comment or stub of the post, and in the replies of the other"),
+        _BESIDE_POST,
+    ),
+    repair="thread <post> <comment> <comment>",
+    read=PUBLIC,
+    hidden=_BANNED,
+)
+POST_COMMENT_REPLIES = Key(
+    "post:<post>:comments:replies:<comment>",
+    "zset",
+    "The replies to a comment by time, for paging. A deleted reply stays while it has replies itself.",
+    contains="comment id",
+    score=f"creation time, {MS}",
+    owner="post",
+    element_regex="<comment>",
+    invariants=(Formula("each replies to this comment, by `post:<post>:comments:parents`"), _BESIDE_POST),
+    repair="thread <post> <other> <comment>",
+    read=PUBLIC,
+    hidden=_BANNED,
+)
+POST_COMMENT_STUBS = Key(
+    "post:<post>:comments:stubs",
+    "zset",
+    "Deleted comments that have replies. Nothing of them is left but the id and the time.",
+    contains="comment id",
+    score=f"creation time, {MS}",
+    owner="post",
+    element_regex="<comment>",
+    invariants=(Formula("each has replies and is not among the comments of the post"), _BESIDE_POST),
+    repair="thread <post> <comment> <comment>",
+    lifetime="until its last reply is deleted",
+    read=PUBLIC,
+    hidden=_BANNED,
+)
+POST_COMMENTS_TOP = Key(
+    "post:<post>:comments:top",
+    "zset",
+    "The comments and stubs that reply to no other, by time, for paging. Absent if the post has no replies: then it is "
+    "all comments.",
+    contains="comment id",
+    score=f"creation time, {MS}",
+    owner="post",
+    element_regex="<comment>",
+    invariants=(Formula("each is a comment or stub of the post that replies to none"), _BESIDE_POST),
+    repair="thread <post> <comment> <comment>",
+    read=PUBLIC,
+    hidden=_BANNED,
+)
 POSTS_LEAVING = Key(
     "posts:leaving",
     "zset",
@@ -485,11 +543,28 @@ COMMENT = Key(
         HashField("username", "username of the author", value_regex="<username>", required=True),
         HashField("content", "the text", required=True),
         HashField("created_at", f"creation time, {MS}", value_regex="<ms>", required=True),
+        HashField("edited_at", f"time of the last edit, {MS}; absent if never edited", value_regex="<ms>"),
+        HashField("reply_to", "id of the comment that it replies to; absent if none", value_regex="<comment>"),
     ),
-    invariants=(Reference("post:<post>", "post_id"), Formula("it is in the comments of its post and of its author")),
+    invariants=(
+        Reference("post:<post>", "post_id"),
+        Formula("it is in the comments of its post and of its author"),
+        Formula("`reply_to` is what `post:<post>:comments:parents` has"),
+    ),
     repair="commented <comment> <username>",
     read=PUBLIC,
     hidden=HiddenWhile("post:<post>", "banned", via="post_id"),
+)
+COMMENT_EDITS = Key(
+    "comment:<comment>:edits",
+    "list",
+    "The texts of a comment before each edit, oldest first.",
+    contains="JSON `{content, until}`, `until` in Unix milliseconds",
+    owner="comment",
+    element_regex=r"\{.*\}",
+    invariants=(RequiresKey("comment:<comment>"),),
+    repair="comment_edits <comment>",
+    read=ADMIN,
 )
 
 EXPLORE_FEED = Key(
@@ -649,8 +724,6 @@ TMP_HOME_STATE = Key(
     ttl_seconds=HOME_SECONDS,
     read=SELF,
 )
-
-UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 CATALOGUE = Catalogue.from_module(
     "social",

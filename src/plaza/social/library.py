@@ -1,8 +1,8 @@
-"""Social's Lua library: one file per noun, in the order in which they use each other, on top of paging's."""
+"""Social's Lua library: one file per noun, in the order in which they use each other, on top of core's comment tree."""
 
 from __future__ import annotations
 
-from plaza.core import paging
+from plaza.core import comment_tree
 from plaza.core.functions import Constant, Library
 from plaza.core.tokens import ROLES
 from plaza.social.hashtags import MAX_TAG_CHARACTERS, MAX_TAGS
@@ -18,7 +18,7 @@ from plaza.social.model import (
     RANKED_MS,
 )
 
-_NOUNS = ("users", "hashtags", "post_projections", "posts", "bulk_import", "feeds", "renaming", "repair")
+_NOUNS = ("users", "hashtags", "post_projections", "posts", "comments", "bulk_import", "feeds", "renaming", "repair")
 
 _CONSTANTS: dict[str, Constant] = {
     "IS_ROLE": dict.fromkeys(ROLES, True),
@@ -37,4 +37,6 @@ _CONSTANTS: dict[str, Constant] = {
     "HOME_SECONDS": HOME_SECONDS,
 }
 
-LIBRARY = Library.read("social", CATALOGUE, "plaza.social.lua", *_NOUNS, base=paging.LIBRARY, constants=_CONSTANTS)
+LIBRARY = Library.read(
+    "social", CATALOGUE, "plaza.social.lua", *_NOUNS, base=comment_tree.LIBRARY, constants=_CONSTANTS
+)

@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from plaza.core.comment_tree import UUID
 from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenticated
 from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Pagination
@@ -16,7 +17,7 @@ from plaza.core.pictures import AltText, Picture, PictureId, decode_pictures
 from plaza.core.tokens import ROLES, Role, is_username
 from plaza.core.validation_messages import described_pattern
 from plaza.social.hashtags import MAX_TAG_CHARACTERS, MAX_TAGS, tags_in
-from plaza.social.keys import PRIVATE, UUID
+from plaza.social.keys import PRIVATE
 
 # Line breaks and tabs are allowed in longer texts.
 _CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
@@ -210,6 +211,11 @@ class PostEdit(msgspec.Struct, forbid_unknown_fields=True):
 
 class NewComment(msgspec.Struct, forbid_unknown_fields=True):
     content: CommentText
+    reply_to: CommentId | None = None
+
+
+class CommentEdit(msgspec.Struct, forbid_unknown_fields=True):
+    content: CommentText
 
 
 class User(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -311,12 +317,18 @@ class TopTags(msgspec.Struct):
     hashtags: list[TopPosts]
 
 
-class Comment(msgspec.Struct):
+class Comment(msgspec.Struct, omit_defaults=True):
+    """A comment. A deleted one that has replies has no author and no text, and `deleted` is true."""
+
     id: str
     post_id: str
     username: str
     content: str
     created_at: int
+    reply_to: str | None
+    repliesCount: int
+    edited_at: int | None = None
+    deleted: bool | None = None
 
 
 class CommentPage(msgspec.Struct):
@@ -431,13 +443,17 @@ def post_from_hash(fields: Mapping[str, str], id: str, *, liked: bool, bookmarke
     return post
 
 
-def comment_from_hash(fields: Mapping[str, str], id: str) -> Comment:
+def comment_from_hash(fields: Mapping[str, str], id: str, replies: int = 0) -> Comment:
+    edited = fields.get("edited_at")
     return Comment(
         id=id,
         post_id=fields.get("post_id", ""),
         username=fields.get("username", ""),
         content=fields.get("content", ""),
         created_at=parse_int(fields.get("created_at")),
+        reply_to=fields.get("reply_to") or None,
+        repliesCount=replies,
+        edited_at=parse_int(edited) if edited else None,
     )
 
 

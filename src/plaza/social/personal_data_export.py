@@ -40,6 +40,7 @@ class SocialDataExport:
             "sessions": sum(field.startswith("family:") for field in auth_fields),
             "posts": await self._export_posts(username),
             "comments": await self._export_comments(username),
+            "comment_edits": await self._export_comment_edits(username),
         }
         for name, key in EXPORTED_LISTS.items():
             exported[name] = [{"id": id, "at": parse_int(at)} for id, at in await self._read_all(key(username))]
@@ -64,6 +65,15 @@ class SocialDataExport:
         for ids in chunks((id for id, _ in rows), PAGE_SIZE):
             comments = await self._valkey.batch([("HGETALL", k.COMMENT(id)) for id in ids])
             exported += [comment_from_hash(fields, id) for id, fields in zip(ids, comments, strict=True) if fields]
+        return exported
+
+    async def _export_comment_edits(self, username: str) -> list[dict[str, Any]]:
+        """Return the old texts of the comments that were edited."""
+        exported: list[dict[str, Any]] = []
+        rows = await self._read_all(k.USER_COMMENTS(username))
+        for ids in chunks((id for id, _ in rows), PAGE_SIZE):
+            edits = await self._valkey.batch([("LRANGE", k.COMMENT_EDITS(id), 0, -1) for id in ids])
+            exported += [{"id": id, "edits": old_texts} for id, old_texts in zip(ids, edits, strict=True) if old_texts]
         return exported
 
     async def _read_all(self, key: str) -> list[tuple[str, float]]:

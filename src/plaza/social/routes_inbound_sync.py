@@ -103,5 +103,5 @@ async def sync_bookmarks(body: Records, sync: InboundSync) -> SyncResults:
     ],
 )
 async def sync_comments(body: Records, sync: InboundSync) -> SyncResults:
-    """Sync comments: `{id, post_id, username, content, created_at?}`. One result per record."""
+    """Sync comments: `{id, post_id, username, content, created_at?, reply_to?}`. One result per record."""
     return SyncResults(await sync.apply("comment", body))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from plaza.core.auth import Actor
+from plaza.core.comment_tree import ReplyTo
 from plaza.core.http.access import ADMIN, AUTHENTICATED, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.routes import Routes
@@ -11,6 +12,7 @@ from plaza.social.comments import Comments
 from plaza.social.engagements import Engagements
 from plaza.social.model import (
     Comment,
+    CommentEdit,
     CommentId,
     CommentPage,
     DeletionResult,
@@ -99,20 +101,28 @@ async def unbookmark_post(actor: Actor, id: PostId, engagements: Engagements) ->
     example={"content": "Where was this?"},
 )
 async def create_comment(actor: Actor, id: PostId, body: NewComment, request: Request, comments: Comments) -> Comment:
-    """Comment on a post."""
+    """Comment on a post, or reply to a comment on it (`reply_to`)."""
     return await comments.create(actor, id, body, request.operation)
 
 
 @route.get("/posts/{id}/comments", access=PUBLIC)
-async def list_comments(actor: Actor | None, id: PostId, page: Page, comments: Comments) -> CommentPage:
-    """List the comments on a post, oldest first."""
-    found = await comments.page(actor, id, page)
+async def list_comments(
+    actor: Actor | None, id: PostId, page: Page, comments: Comments, reply_to: ReplyTo | None = None
+) -> CommentPage:
+    """List the comments on a post, oldest first: all, or those on one level of the thread."""
+    found = await comments.page(actor, id, page, reply_to)
     return CommentPage(found.items, found.pagination)
+
+
+@route.patch("/comments/{id}", access=USER, example={"content": "Where exactly was this?"})
+async def edit_comment(actor: Actor, id: CommentId, body: CommentEdit, comments: Comments) -> Comment:
+    """Edit the text of the caller's comment. The old text is kept."""
+    return await comments.edit(actor, id, body)
 
 
 @route.delete("/comments/{id}", access=AUTHENTICATED)
 async def delete_comment(actor: Actor, id: CommentId, comments: Comments) -> DeletionResult:
-    """Delete a comment (its author, the post's author or an admin)."""
+    """Delete a comment (its author, the post's author or an admin). With replies it leaves a stub without text."""
     return await comments.delete(actor, id)
 
 

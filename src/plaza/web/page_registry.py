@@ -17,6 +17,7 @@ from plaza.web import (
     routes_accounts,
     routes_articles,
     routes_challenges,
+    routes_comments,
     routes_live,
     routes_operator_health,
     routes_operator_keys,
@@ -39,6 +40,7 @@ from plaza.web.visitors import Visitors
 
 ROUTES: Final[tuple[Routes, ...]] = (
     routes_post_feeds.page,
+    routes_comments.page,
     routes_posts.page,
     routes_users.page,
     routes_settings.page,

@@ -54,6 +54,16 @@ def comment_rows(comments: Iterable[Comment], post: Post, visitor: Visitor, now_
     return b"".join([_comment_row(comment, post, visitor, now_ms) for comment in comments])
 
 
+def comment_row(comment: Comment, post: Post, visitor: Visitor, now_ms: int) -> Markup:
+    """One comment."""
+    return Markup(_comment_row(comment, post, visitor, now_ms).decode())  # noqa: S704
+
+
+def thread_path(post: str, comment: str | None) -> str:
+    """The page of a comment and its replies; without a comment, of the post."""
+    return f"/app/posts/{post}?thread={comment}" if comment else f"/app/posts/{post}"
+
+
 def _card(post: Post, now_ms: int, *, is_complete: bool) -> bytes:
     return _cached_card[
         post.id,
@@ -144,13 +154,31 @@ def _comment_row(comment: Comment, post: Post, visitor: Visitor, now_ms: int) ->
         comment.content,
         comment.created_at,
         format_age(comment.created_at, now_ms),
-        can_delete,
+        comment.repliesCount,
+        comment.edited_at is not None,
+        bool(comment.deleted),
+        can_delete and not comment.deleted,
+        visitor.name == comment.username,
+        visitor.actor is not None,
     ]
 
 
 @cached_fragment()
 def _cached_comment(
-    id: str, post_id: str, username: str, content: str, created_at: int, when: str, can_delete: bool
+    id: str,
+    post_id: str,
+    username: str,
+    content: str,
+    created_at: int,
+    when: str,
+    replies: int,
+    edited: bool,
+    deleted: bool,
+    can_delete: bool,
+    can_edit: bool,
+    can_reply: bool,
 ) -> bytes:
-    comment = {"id": id, "post_id": post_id, "username": username, "content": content, "created_at": created_at}
-    return render("comment.html", comment=comment, when=when, can_delete=can_delete).encode()
+    comment = {"id": id, "username": username, "content": content, "created_at": created_at, "edited": edited}
+    thread = {"path": thread_path(post_id, id), "replies": replies, "deleted": deleted, "can_reply": can_reply}
+    actions = {"can_delete": can_delete, "can_edit": can_edit, "path": f"/app/posts/{post_id}/comments/{id}"}
+    return render("comment.html", comment=comment, when=when, thread=thread, actions=actions).encode()

@@ -1,12 +1,14 @@
-"""Posts: one post with its comments, and everything users do with it."""
+"""Posts: one post with its comments, and everything users do with it.
+
+Comments themselves are in `routes_comments.py`.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import Any
 
-from markupsafe import Markup
-
+from plaza.core.comment_tree import TOP_LEVEL
 from plaza.core.errors import Forbidden, Invalid, NotFound
 from plaza.core.http.access import ADMIN, PUBLIC, USER
 from plaza.core.http.request import Request
@@ -14,7 +16,7 @@ from plaza.core.http.responses import Response
 from plaza.core.paging import Page
 from plaza.social.comments import Comments
 from plaza.social.engagements import Engagements
-from plaza.social.model import CommentId, NewComment, NewPost, PostEdit, PostId
+from plaza.social.model import CommentId, NewPost, PostEdit, PostId
 from plaza.social.posts import Posts
 from plaza.web import forms, post_html
 from plaza.web.page_responses import PageResponses
@@ -38,17 +40,27 @@ async def create(request: Request, body: bytes, site: PageResponses, posts: Post
 
 @page.get("/posts/{id}", access=PUBLIC)
 async def post(
-    request: Request, site: PageResponses, id: PostId, posts: Posts, comments: Comments, cursor: str | None = None
+    request: Request,
+    site: PageResponses,
+    id: PostId,
+    posts: Posts,
+    comments: Comments,
+    cursor: str | None = None,
+    thread: CommentId | None = None,
 ) -> Response[str]:
-    """Show a post with its comments, oldest first."""
+    """Show a post with its comments, or one comment with its replies (`thread`), oldest first."""
     visitor = await site.visitors.from_request(request)
     found = await posts.get(visitor.actor, id)
     now = site.clock.now_ms()
     card = post_html.post_card(found, now, is_complete=True)
-    shown = await comments.page(visitor.actor, id, Page(cursor=cursor))
-    fitting = fitting_count([comment.content for comment in shown.items], MAX_TEXT_BYTES - len(card.encode()))
+    parent = await comments.get_in_thread(visitor.actor, id, thread) if thread else None
+    parent_row = post_html.comment_row(parent, found, visitor, now) if parent else ""
+    level = thread or TOP_LEVEL
+    shown = await comments.page(visitor.actor, id, Page(cursor=cursor), level)
+    texts = [comment.content for comment in shown.items]
+    fitting = fitting_count(texts, MAX_TEXT_BYTES - len(card.encode()) - len(parent_row.encode()))
     if fitting < len(shown.items):
-        shown = await comments.page(visitor.actor, id, Page(limit=fitting, cursor=cursor))
+        shown = await comments.page(visitor.actor, id, Page(limit=fitting, cursor=cursor), level)
     return site.page(
         request,
         visitor,
@@ -57,8 +69,12 @@ async def post(
         card=card,
         excerpt=truncate_text(found.content, 60),
         is_first_page=cursor is None,
+        parent=parent,
+        parent_row=parent_row,
         rows=post_html.comment_rows(shown.items, found, visitor, now),
-        more=next_page_link(f"/app/posts/{id}", shown.pagination, "More comments"),
+        more=next_page_link(
+            post_html.thread_path(id, thread), shown.pagination, "More replies" if thread else "More comments"
+        ),
     )
 
 
@@ -111,23 +127,6 @@ async def delete(request: Request, body: bytes, site: PageResponses, id: PostId,
     return site.form_response(request, visitor, b"", "/app")
 
 
-@page.post("/posts/{id}/comments", access=USER)
-async def comment(
-    request: Request, body: bytes, site: PageResponses, id: PostId, posts: Posts, comments: Comments
-) -> Response[str]:
-    """Comment on a post."""
-    visitor = await site.visitors.from_request(request)
-    new = forms.read_form(body, NewComment)
-    created = await comments.create(visitor.require_user(), id, new, site.idempotency_key(request, body))
-    found = await posts.get(visitor.actor, id)
-    row = Markup(post_html.comment_rows([created], found, visitor, site.clock.now_ms()).decode())  # noqa: S704
-    # The newest comment is the last one. If there is more than one page, the cursor leads to it.
-    query = f"?cursor={comments.cursor_at(created)}" if found.commentsCount > Page().limit else ""
-    path = f"/app/posts/{id}{query}#comment-{created.id}"
-    context = {"post": found, "comment": row, "actions": post_html.post_actions(found)}
-    return site.form_response(request, visitor, body, path, "comment-created.html", message="Comment added.", **context)
-
-
 @page.get("/posts/{id}/edit", access=USER)
 async def edit_page(request: Request, site: PageResponses, id: PostId, posts: Posts) -> Response[str]:
     """Show the form to edit a post."""
@@ -149,14 +148,3 @@ async def edit(request: Request, body: bytes, site: PageResponses, id: PostId, p
         values: dict[str, Any] = {"id": id, "content": content, "problem": error.detail}
         return site.page(request, visitor, "post-edit.html", status=error.status, **values)
     return site.form_response(request, visitor, b"", f"/app/posts/{id}")
-
-
-@page.post("/posts/{id}/comments/{comment}/delete", access=USER, logged=True)
-async def delete_comment(
-    request: Request, body: bytes, site: PageResponses, id: PostId, comment: CommentId, comments: Comments
-) -> Response[str]:
-    """Delete a comment (its author, the post's author or an admin)."""
-    visitor = await site.visitors.from_request(request)
-    with suppress(NotFound):  # deleted by an earlier click
-        await comments.delete(visitor.require_user(), comment)
-    return site.form_response(request, visitor, body, f"/app/posts/{id}#comments")

@@ -29,7 +29,7 @@ from plaza.social.comments import Comments
 from plaza.social.engagements import Engagements
 from plaza.social.home_feed import HomeFeed
 from plaza.social.inbound_sync import InboundSync
-from plaza.social.model import NewComment, NewPost
+from plaza.social.model import CommentEdit, NewComment, NewPost
 from plaza.social.posts import Posts
 from plaza.social.relations import Relations
 
@@ -45,6 +45,8 @@ class SampleCommunity:
     posts: list[str] = field(default_factory=list)
     banned: str = ""
     comments: list[str] = field(default_factory=list)
+    reply: str = ""  # to the first comment
+    stub: str = ""  # a deleted comment with a reply
     articles: list[int] = field(default_factory=list)
     challenges: list[int] = field(default_factory=list)
     challenge_posts: list[int] = field(default_factory=list)
@@ -93,6 +95,13 @@ async def _social(plaza: Plaza, community: SampleCommunity) -> None:
         await engagements.bookmark(actor(name), community.posts[1])
         made = await comments.create(actor(name), community.posts[1], NewComment("Indeed"))
         community.comments.append(made.id)
+    thread = community.posts[1]
+    reply = NewComment("Why?", reply_to=community.comments[0])
+    community.reply = (await comments.create(actor("cleo"), thread, reply)).id
+    await comments.edit(actor("cleo"), community.reply, CommentEdit("Why so?"))
+    community.stub = (await comments.create(actor("ana"), thread, NewComment("No"))).id
+    await comments.create(actor("ben"), thread, NewComment("Yes", reply_to=community.stub))
+    await comments.delete(actor("ana"), community.stub)
     community.banned = community.posts.pop()
     await engagements.like(actor("dora"), community.banned)
     await posts.ban(ADMIN, community.banned, on=True)

@@ -3,12 +3,12 @@
 -- import_post: create a post with its likes and comments.
 -- KEYS post, likes, likes recent, comments, comments recent, bookmarks, the author's user (one server)
 -- ARGV as create_post's without a profile, number of profile values (4 on a cluster), the profile; number of likes, then
--- name and time of each; then id, name, content and time of each comment, oldest first
+-- name and time of each; then id, name, content, time and reply_to ('' for none) of each comment, oldest first
 -- Reply 1, or 0 if the post exists or is still being deleted
 command('import_post', function(keys, args)
   local post, likes, likes_recent, comments, comments_recent, bookmarks, user = unpack(keys)
   local id, author = args[1], args[2]
-  if redis.call('EXISTS', post, likes, comments, bookmarks) > 0 then return 0 end
+  if redis.call('EXISTS', post, likes, comments, bookmarks, key.post_comment_stubs(id)) > 0 then return 0 end
   local own, next = {unpack(args, 1, 8)}, 10 + tonumber(args[9])
   for i = 10, next - 1 do own[#own + 1] = args[i] end
   write_post(post, user, own, true)
@@ -25,11 +25,15 @@ command('import_post', function(keys, args)
     redis.call('ZADD', likes_recent, unpack(scored))
   end
 
-  for i = last + 1, #args, 4 do
-    redis.call('RPUSH', comments, args[i])
-    redis.call('ZADD', comments_recent, args[i + 3], args[i])
-    emit_comment(args[i], id, author, args[i + 1], 'import')
-    project('commented', id, args[i], args[i + 1], args[i + 2])
+  local thread = thread_of(id)
+  for i = last + 1, #args, 5 do
+    local comment, name, content, created, parent = unpack(args, i, i + 4)
+    redis.call('RPUSH', comments, comment)
+    redis.call('ZADD', comments_recent, created, comment)
+    parent = redis.call('ZSCORE', comments_recent, parent) and parent or ''
+    tree.add(thread, comment, parent, created)
+    emit_comment(comment, id, author, name, parent, 'import')
+    project('commented', id, comment, name, content, created)
   end
   redis.call('HSET', post, 'likesCount', redis.call('SCARD', likes), 'commentsCount', redis.call('LLEN', comments))
   -- write_post has projected everything but the points.

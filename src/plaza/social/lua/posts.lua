@@ -1,9 +1,20 @@
--- Posts, likes, bookmarks and comments. The owner is a post.
+-- Posts, likes and bookmarks. The owner is a post.
 --
 -- The other side of each relation is a projection, and so are the lists that have the post (post_projections.lua).
 
 -- Likes, bookmarks and comments deleted in one batch.
 local PURGE_BATCH = 100
+
+-- Returns the keys of a post's comments, for `tree`.
+local function thread_of(id)
+  return {
+    all = key.post_comments_recent(id),
+    parents = key.post_comment_parents(id),
+    stubs = key.post_comment_stubs(id),
+    top = key.post_comments_top(id),
+    replies = function(comment) return key.post_comment_replies(id, comment) end,
+  }
+end
 
 -- `feeds`: 'quiet' if home feeds need not change, because only the author's name changed or reads merge the post;
 -- 'imported' if they must be built again, with the time `at`. Otherwise the post is queued for them.
@@ -182,7 +193,7 @@ command('sync_post', function(keys, args)
   local id, author, content, media, tags, created, at = unpack(args)
   local known, old_media, old_created = unpack(redis.call('HMGET', post, 'user_id', 'media_url', 'created_at'))
   if not known then
-    if exists(likes) or exists(bookmarks) or exists(comments) then
+    if exists(likes) or exists(bookmarks) or exists(comments) or exists(key.post_comment_stubs(id)) then
       fail('conflict', 'The post with this id is still being deleted. Try again later.', {field = 'id'})
     end
     write_post(post, user, args, true)
@@ -344,115 +355,6 @@ command('update_bookmark', function(keys, args)
   end
 end)
 
--- Without a name the post is being deleted. The comment's hash has its author's current name, who may have been renamed
--- since the caller read it; a given name loses the comment too.
-projection('commented', function(id, comment, name, content)
-  local at = redis.call('ZSCORE', key.post_comments_recent(id), comment)
-  if not at then
-    local dropped = {perform('drop_comment', {key.comment(comment)}, {comment})}
-    if name then dropped[2] = {'ZREM', key.user_comments(name), comment} end
-    return dropped
-  end
-  if not name then return nil end
-  return {
-    {'HSET', key.comment(comment), 'id', comment, 'post_id', id, 'username', name, 'content', content,
-      'created_at', at},
-    {'ZADD', key.user_comments(name), at, comment},
-  }
-end, 2)
-
--- Inserts a comment by its time: sync can add an old one.
-local function place_comment(comments, recent, comment, created)
-  redis.call('ZADD', recent, created, comment)
-  local later = redis.call('ZRANGEBYSCORE', recent, '(' .. created, '+inf', 'LIMIT', 0, 1)[1]
-  if later then
-    redis.call('LINSERT', comments, 'BEFORE', later, comment)
-  else
-    redis.call('RPUSH', comments, comment)
-  end
-end
-
-local function emit_comment(comment, id, author, name, origin)
-  emit('comment.created', comment, {comment = comment, post = id, author = author, username = name}, origin)
-end
-
--- Without a name if it is unknown, because another service deleted the comment.
-local function emit_comment_deleted(comment, id, author, name)
-  emit('comment.deleted', comment, {comment = comment, post = id, author = author, username = name})
-end
-
--- create_comment   KEYS post, comments, recent, and on one server the author's user, blocked, blocked_by
--- ARGV id, comment, name, content, created, now; from sync also 'sync', or 'sync_with_time' if the record has the time
--- Reply 1, or 0 if it exists (its text is updated)
-command('create_comment', function(keys, args)
-  local post, comments, recent, user, blocked, blocked_by = unpack(keys)
-  local id, comment, name, content, created, at = unpack(args)
-  local author, tags = require_post(post, blocked, blocked_by, args[7])
-  if user then require_profile(user) end
-  -- Sync may send a comment that another service has added to the list.
-  if args[7] and not redis.call('ZSCORE', recent, comment) and redis.call('LPOS', comments, comment) then
-    redis.call('ZADD', recent, created, comment)
-    emit_comment(comment, id, author, name, origin_of(args[7]))
-  end
-  if redis.call('ZSCORE', recent, comment) then
-    if update_time(recent, comment, created, args[7]) then
-      redis.call('LREM', comments, 1, comment)
-      place_comment(comments, recent, comment, created)
-    end
-    project('commented', id, comment, name, content)
-    return 0
-  end
-  place_comment(comments, recent, comment, created)
-  local size = redis.call('LLEN', comments)
-  change_count(post, 'commentsCount', size - 1, size)
-  emit_comment(comment, id, author, name, origin_of(args[7]))
-  project('commented', id, comment, name, content)
-  project_engagement(id, author, tags, at)
-  return 1
-end)
-
--- delete_comment   KEYS post, comments, recent   ARGV id, comment, author, now   Reply 1, or 0 if it did not exist
-command('delete_comment', function(keys, args)
-  local post, comments, recent, id, comment = keys[1], keys[2], keys[3], args[1], args[2]
-  local indexed, listed = redis.call('ZREM', recent, comment), redis.call('LREM', comments, 1, comment)
-  if indexed + listed == 0 then return 0 end
-  local size = redis.call('LLEN', comments)
-  change_count(post, 'commentsCount', size + listed, size)
-  project('commented', id, comment, args[3], '')
-  local author = redis.call('HGET', post, 'user_id')
-  if author then
-    emit_comment_deleted(comment, id, author, args[3])
-    project_engagement(id, author, tags_of(post), args[4])
-  end
-  return 1
-end)
-
--- The author's index of a comment that another service wrote.
-projection('comment_author', function(id, comment, name)
-  local at = redis.call('ZSCORE', key.post_comments_recent(id), comment)
-  if at then return {'ZADD', key.user_comments(name), at, comment} end
-  return {'ZREM', key.user_comments(name), comment}
-end)
-
--- complete_comments: index the comments that another service added to the list, and drop those that it removed.
--- KEYS post, comments, recent   ARGV id, then comment, time, author ('' if unknown) of each in the list
-command('complete_comments', function(keys, args)
-  local post, comments, recent, id = keys[1], keys[2], keys[3], args[1]
-  local author, listed = redis.call('HGET', post, 'user_id'), {}
-  if not author then return end
-  for _, comment in ipairs(redis.call('LRANGE', comments, 0, MAX_COMPLETED - 1)) do listed[comment] = true end
-  for i = 2, #args, 3 do
-    local comment, at, name = unpack(args, i, i + 2)
-    if listed[comment] and redis.call('ZADD', recent, 'NX', at, comment) == 1 and name ~= '' then
-      emit_comment(comment, id, author, name)
-      project('comment_author', id, comment, name)
-    end
-  end
-  for _, comment in ipairs(redis.call('ZRANGE', recent, 0, -1)) do
-    if not listed[comment] and redis.call('ZREM', recent, comment) == 1 then emit_comment_deleted(comment, id, author) end
-  end
-end)
-
 projection('unbookmarked', function(id, name)
   if exists(key.post(id)) then return nil end
   return perform('drop_bookmark', {key.user_bookmarked(name)}, {id})
@@ -463,22 +365,9 @@ command('drop_bookmark', function(keys, args)
   redis.call('ZREM', keys[1], args[1])
 end)
 
-projection('comment_of', function(comment, name)
-  local author, created = unpack(redis.call('HMGET', key.comment(comment), 'username', 'created_at'))
-  if author == name then return {'ZADD', key.user_comments(name), finite(created, 0), comment} end
-  return {'ZREM', key.user_comments(name), comment}
-end)
-
--- drop_comment: delete a comment that its post no longer lists.   KEYS comment   ARGV id
-command('drop_comment', function(keys, args)
-  local name = redis.call('HGET', keys[1], 'username')
-  if not name then return end
-  redis.call('DEL', keys[1])
-  project('comment_of', args[1], name)
-end)
-
 projection('post_leaving', function(id, at)
-  if not exists(key.post(id)) and (exists(key.post_likes(id)) or exists(key.post_bookmarks(id)) or exists(key.post_comments(id))) then
+  if not exists(key.post(id)) and (exists(key.post_likes(id)) or exists(key.post_bookmarks(id))
+    or exists(key.post_comments(id)) or exists(key.post_comment_stubs(id))) then
     return {'ZADD', key.posts_leaving(), 'NX', at, id}
   end
   return {'ZREM', key.posts_leaving(), id}
@@ -504,7 +393,8 @@ local function purge(id, likes, likes_recent, bookmarks, comments, comments_rece
     redis.call('ZREM', comments_recent, comment)
     project('commented', id, comment)
   end
-  return redis.call('SCARD', likes) + redis.call('SCARD', bookmarks) + redis.call('LLEN', comments)
+  local stubs = tree.purge(thread_of(id), listed)
+  return redis.call('SCARD', likes) + redis.call('SCARD', bookmarks) + redis.call('LLEN', comments) + stubs
 end
 
 -- delete_post: delete a post and its entries in all lists. purge_post deletes the rest of its likes, bookmarks and

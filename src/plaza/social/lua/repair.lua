@@ -152,6 +152,15 @@ command('force_restyle_post', function(keys, args)
   redis.call('HSET', keys[1], 'user_version', args[2], 'avatar', args[3], 'display_name', args[4], 'user_role', args[5])
 end)
 
+-- Removes a comment from Plaza's indexes of a post. Returns whether they had it.
+local function remove_indexed_comment(id, comment)
+  local recent = key.post_comments_recent(id)
+  local created = redis.call('ZSCORE', recent, comment)
+  redis.call('ZREM', recent, comment)
+  if created then tree.remove(thread_of(id), comment, created) end
+  return created and true
+end
+
 -- Makes `:comments:recent` match the list of comments, which is source data.
 local function repair_comments(id, created)
   local comments, recent = key.post_comments(id), key.post_comments_recent(id)
@@ -160,12 +169,13 @@ local function repair_comments(id, created)
     if there[comment] then redis.call('LREM', comments, -1, comment) end
     there[comment] = true
     if not redis.call('ZSCORE', recent, comment) then
-      redis.call('ZADD', recent, (not CLUSTERED and finite(redis.call('HGET', key.comment(comment), 'created_at'), nil)) or created,
-        comment)
+      local at = not CLUSTERED and finite(redis.call('HGET', key.comment(comment), 'created_at'), nil) or created
+      redis.call('ZADD', recent, at, comment)
+      tree.repair(thread_of(id), comment, comment)
     end
   end
   for _, comment in ipairs(redis.call('ZRANGE', recent, 0, MAX_REPAIRED - 1)) do
-    if not there[comment] then redis.call('ZREM', recent, comment) end
+    if not there[comment] then remove_indexed_comment(id, comment) end
   end
 end
 
@@ -249,11 +259,19 @@ end)
 command('drop_missing_comment', function(keys, args)
   local post, id, comment, at = keys[1], unpack(args)
   redis.call('LREM', key.post_comments(id), 0, comment)
-  local indexed = redis.call('ZREM', key.post_comments_recent(id), comment) == 1
+  local indexed = remove_indexed_comment(id, comment)
   set_count(post, 'commentsCount', redis.call('LLEN', key.post_comments(id)))
   local author = redis.call('HGET', post, 'user_id')
   if author and indexed then emit_comment_deleted(comment, id, author) end
   if author then project_engagement(id, author, tags_of(post), at) end
+end)
+
+-- repair_thread: a comment's place among the replies.   post, comment, the comment whose replies have it (or itself)
+command('repair_thread', function(keys, args) tree.repair(thread_of(args[2]), args[3], args[4]) end)
+
+-- repair_comment_edits: delete the old texts of a missing comment.   comment
+command('repair_comment_edits', function(keys, args)
+  if not exists(key.comment(args[2])) then redis.call('DEL', keys[1]) end
 end)
 
 -- repair_commented: a comment's entries at its author and its post.   comment, name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.keyspace.audit.corruptions import articles, challenges, live, posts, shop, users
+from tests.keyspace.audit.corruptions import articles, challenges, live, posts, shop, threads, users
 
 CORRUPTIONS = [
     *users.corruptions,
@@ -11,4 +11,5 @@ CORRUPTIONS = [
     *challenges.corruptions,
     *live.corruptions,
     *shop.corruptions,
+    *threads.corruptions,
 ]

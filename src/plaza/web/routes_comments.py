@@ -1,0 +1,80 @@
+"""Comments on posts: write, reply, edit, delete."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from plaza.core.errors import Forbidden, Invalid, NotFound
+from plaza.core.http.access import USER
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
+from plaza.core.paging import Page
+from plaza.social.comments import Comments
+from plaza.social.model import CommentEdit, CommentId, NewComment, PostId
+from plaza.social.posts import Posts
+from plaza.web import forms, post_html
+from plaza.web.page_responses import PageResponses
+from plaza.web.page_routes import PageRoutes
+
+page = PageRoutes()
+
+
+@page.post("/posts/{id}/comments", access=USER)
+async def comment(
+    request: Request, body: bytes, site: PageResponses, id: PostId, posts: Posts, comments: Comments
+) -> Response[str]:
+    """Comment on a post, or reply to a comment."""
+    visitor = await site.visitors.from_request(request)
+    new = forms.read_form(body, NewComment)
+    created = await comments.create(visitor.require_user(), id, new, site.idempotency_key(request, body))
+    found = await posts.get(visitor.actor, id)
+    row = post_html.comment_row(created, found, visitor, site.clock.now_ms())
+    # The newest comment is the last one. If there is more than one page, the cursor leads to it.
+    path = post_html.thread_path(id, new.reply_to)
+    if found.commentsCount > Page().limit:
+        path += f"{'&' if new.reply_to else '?'}cursor={comments.cursor_at(created)}"
+    path += f"#comment-{created.id}"
+    parent = {"id": new.reply_to} if new.reply_to else None
+    context = {"post": found, "parent": parent, "comment": row, "actions": post_html.post_actions(found)}
+    return site.form_response(request, visitor, body, path, "comment-created.html", message="Comment added.", **context)
+
+
+@page.post("/posts/{id}/comments/{comment}/delete", access=USER, logged=True)
+async def delete_comment(
+    request: Request, body: bytes, site: PageResponses, id: PostId, comment: CommentId, comments: Comments
+) -> Response[str]:
+    """Delete a comment (its author, the post's author or an admin)."""
+    visitor = await site.visitors.from_request(request)
+    with suppress(NotFound):  # deleted by an earlier click
+        await comments.delete(visitor.require_user(), comment)
+    return site.form_response(request, visitor, body, f"/app/posts/{id}#comments")
+
+
+@page.get("/posts/{id}/comments/{comment}/edit", access=USER)
+async def edit_page(
+    request: Request, site: PageResponses, id: PostId, comment: CommentId, comments: Comments
+) -> Response[str]:
+    """Show the form to edit a comment."""
+    visitor = await site.visitors.from_request(request)
+    found = await comments.get(visitor.require_user(), comment)
+    if found.username != visitor.name:
+        raise Forbidden("Only the author can edit a comment.")
+    context: dict[str, Any] = {"id": id, "comment": comment, "content": found.content, "problem": ""}
+    return site.page(request, visitor, "comment-edit.html", **context)
+
+
+@page.post("/posts/{id}/comments/{comment}/edit", access=USER)
+async def edit(
+    request: Request, body: bytes, site: PageResponses, id: PostId, comment: CommentId, comments: Comments
+) -> Response[str]:
+    """Edit a comment (its author)."""
+    visitor = await site.visitors.from_request(request)
+    try:
+        edited = await comments.edit(visitor.require_user(), comment, forms.read_form(body, CommentEdit))
+    except Invalid as error:
+        content = forms.parse_form(body).get("content", "")
+        context: dict[str, Any] = {"id": id, "comment": comment, "content": content, "problem": error.detail}
+        return site.page(request, visitor, "comment-edit.html", status=error.status, **context)
+    path = f"{post_html.thread_path(id, edited.reply_to)}#comment-{comment}"
+    return site.form_response(request, visitor, b"", path)
