@@ -156,6 +156,20 @@ def test_operator_pages_work_without_javascript(browser: Browser, demo: DemoServ
     window.close()
 
 
+def _failing_webhook(robin: Page) -> str:
+    """Create a webhook whose test fails, and return the path of its page."""
+    robin.goto("/app/operator/webhooks")
+    robin.get_by_label("URL").fill("https://127.0.0.1.invalid/" + "long" * 50)
+    robin.get_by_role("button", name="Add webhook").click()
+    expect(robin.get_by_role("heading", name="Secret")).to_be_visible()
+    robin.get_by_role("button", name="Send test event").click()
+    expect(robin.locator(".deliveries")).to_contain_text("The name of the endpoint cannot be resolved.")
+    robin.get_by_role("link", name="Webhooks").first.click()
+    path = robin.locator(".webhooks a").first.get_attribute("href")
+    assert path is not None
+    return path
+
+
 def test_operator_pages_are_accessible_in_light_and_dark_wide_and_narrow(robin: Page) -> None:
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
     found: dict[str, list[str]] = {}
@@ -165,6 +179,8 @@ def test_operator_pages_are_accessible_in_light_and_dark_wide_and_narrow(robin: 
         "operator-family": "/app/operator/keys/user",
         "operator-secrets": "/app/operator/keys/auth_user",
         "operator-key": "/app/operator/keys/user/key?name=user:mira",
+        "operator-webhooks": "/app/operator/webhooks",
+        "operator-webhook": _failing_webhook(robin),
         "operator-health": "/app/operator/health",
         "operator-user": "/app/people/mira",
     }

@@ -36,6 +36,8 @@ PAGES = [
     "/app/operator/keys",
     "/app/operator/keys/post",
     "/app/operator/keys/user/key?name=user:ana",
+    "/app/operator/webhooks",
+    "/app/operator/webhooks/0123456789abcdef",
     "/app/operator/health",
     "/app/operator/health/stream",
     "/app/operator/health/audit",

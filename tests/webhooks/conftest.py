@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +43,17 @@ async def http(plaza: Plaza) -> AsyncIterator[httpx.AsyncClient]:
 async def receiver() -> AsyncIterator[Receiver]:
     async with receiving() as receiver:
         yield receiver
+
+
+@contextlib.asynccontextmanager
+async def running_worker(plaza: Plaza) -> AsyncIterator[None]:
+    """Run the worker of a Plaza."""
+    working = asyncio.create_task(plaza.worker.run())
+    try:
+        yield
+    finally:
+        working.cancel()
+        await asyncio.wait([working])
 
 
 @dataclass

@@ -19,16 +19,14 @@ from plaza.webhooks.keys import WEBHOOK, WEBHOOK_FAILING, WEBHOOK_QUEUE, WEBHOOK
 from plaza.webhooks.model import CONCURRENCY, GIVE_UP_MS, KEPT_MS, MAX_FAILURES
 from tests.http_servers import client_of
 from tests.waiting import eventually
-from tests.webhooks.conftest import WebhookAdmin
+from tests.webhooks.conftest import WebhookAdmin, running_worker
 from tests.webhooks.receiver import ReceivedWebhook, Receiver, answer, close_without_answer, hang, receiving
 
 
 @pytest.fixture
 async def worker(plaza: Plaza) -> AsyncIterator[None]:
-    working = asyncio.create_task(plaza.worker.run())
-    yield
-    working.cancel()
-    await asyncio.wait([working])
+    async with running_worker(plaza):
+        yield
 
 
 async def emit(redis: Any, type: str = "post.liked", subject: str = "1", data: str = "{}", **fields: str) -> str:

@@ -25,6 +25,7 @@ LABELS: Final = {
     "category": "Category",
     "code": "Code",
     "content": "Text",
+    "description": "Description",
     "display_name": "Display name",
     "duration": "Duration in days",
     "groups": "Groups",
@@ -35,6 +36,8 @@ LABELS: Final = {
     "qty": "Quantity",
     "text": "Text",
     "title": "Title",
+    "types": "Event types",
+    "url": "URL",
     "username": "Username",
 }
 # msgspec's messages, and what a page says instead after the field's label.

@@ -13,5 +13,5 @@ SECTION: Final = "Operations"
 
 def operator_tabs(current: str) -> Markup:
     """The tabs of the operator pages."""
-    views = tuple((name, f"/app/operator/{name.lower()}") for name in ("Live", "Keys", "Health", "Log"))
+    views = tuple((name, f"/app/operator/{name.lower()}") for name in ("Live", "Keys", "Webhooks", "Health", "Log"))
     return tabs("Operator pages", views, current)

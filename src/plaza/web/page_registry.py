@@ -23,6 +23,7 @@ from plaza.web import (
     routes_operator_keys,
     routes_operator_live,
     routes_operator_log,
+    routes_operator_webhooks,
     routes_post_feeds,
     routes_posts,
     routes_search,
@@ -54,6 +55,7 @@ ROUTES: Final[tuple[Routes, ...]] = (
     routes_operator_keys.page,
     routes_operator_health.page,
     routes_operator_log.page,
+    routes_operator_webhooks.page,
 )
 
 # Unknown paths under `/app` get an HTML error page.

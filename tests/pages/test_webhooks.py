@@ -1,0 +1,117 @@
+"""The operators' webhooks pages over HTTP: every form, with the secret shown once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from plaza.app import Plaza, running
+from plaza.core.auth import API
+from plaza.core.event_streams import stream_of
+from plaza.core.settings import Settings
+from plaza.social.users import Users
+from plaza.webhooks.endpoints import Webhooks
+from tests.pages.conftest import PageClient
+from tests.servers import Server
+from tests.waiting import eventually
+from tests.webhooks.conftest import running_worker
+from tests.webhooks.receiver import Receiver, answer, receiving
+
+LIST = "/app/operator/webhooks"
+
+
+@pytest.fixture
+async def plaza(server: Server, tmp_path: Path) -> AsyncIterator[Plaza]:
+    settings = Settings(data_dir=tmp_path, valkey_url=server.url, rate_limits=False, webhooks_private=True)
+    async with running(settings) as plaza:
+        yield plaza
+
+
+@pytest.fixture
+async def admin(plaza: Plaza, ana: PageClient) -> PageClient:
+    await plaza.get(Users).set_role(API, "ana", "admin")
+    return ana
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with receiving() as receiver:
+        yield receiver
+
+
+async def add(admin: PageClient, url: str, **fields: str) -> httpx.Response:
+    return await admin.submit(LIST, page=LIST, url=url, **{"types": "*", **fields})
+
+
+async def test_an_operator_adds_tests_switches_rotates_and_removes_a_webhook(
+    plaza: Plaza, admin: PageClient, receiver: Receiver
+) -> None:
+    fields = await admin.hidden_fields(LIST)
+    form = {**fields, "url": receiver.url, "types": "post.*, user.followed", "description": "<b>Billing</b>"}
+    created = await admin.post(LIST, data=form)
+    again = await admin.post(LIST, data=form)  # a reload of the page
+    (webhook,) = await plaza.get(Webhooks).list_all()
+    assert (webhook.types, webhook.created_by) == (["post.*", "user.followed"], "ana")
+    found = re.search(r"whsec_[\w+/=]+", created.text)
+    assert found is not None
+    secret = found[0]
+    assert secret in again.text
+    assert "&lt;b&gt;Billing" in created.text
+    path = f"{LIST}/{webhook.id}"
+    assert secret not in (await admin.get(path)).text
+    assert "Billing" in (await admin.get(LIST)).text
+    assert (await admin.submit(f"{path}/test", page=path)).headers["location"] == path
+    assert len(receiver.requests) == 1
+    assert "webhook.test" in (await admin.get(path)).text
+    await admin.submit(f"{path}/switch", page=path, on="0")
+    assert "Disabled by an operator." in (await admin.get(path)).text
+    await admin.submit(f"{path}/switch", page=path, on="1")
+    assert (await plaza.get(Webhooks).get(webhook.id)).enabled
+    rotated = await admin.submit(f"{path}/rotate", page=path)
+    assert re.search(r"whsec_", rotated.text)
+    assert secret not in rotated.text
+    assert (await admin.submit(f"{path}/remove", page=path)).headers["location"] == LIST
+    assert (await admin.get(path)).status_code == 404
+    assert await plaza.get(Webhooks).list_all() == []
+
+
+async def test_a_refused_form_says_why_and_keeps_what_was_typed(admin: PageClient) -> None:
+    for field, given, problem in (
+        ("url", "ftp://example.org/", "Invalid URL."),
+        ("types", "nonsense", "Invalid event type."),
+        ("description", "x" * 201, "Description must have at most 200 characters."),
+    ):
+        form = {"url": "https://example.org/hook", "types": "post.*", field: given}
+        response = await add(admin, **form)
+        assert response.status_code == 422, field
+        assert problem in response.text
+        assert f'value="{given}"' in response.text
+
+
+async def test_a_failed_delivery_is_retried_with_a_button(plaza: Plaza, admin: PageClient, receiver: Receiver) -> None:
+    receiver.respond = answer(500)
+    await add(admin, receiver.url)
+    (webhook,) = await plaza.get(Webhooks).list_all()
+    path = f"{LIST}/{webhook.id}"
+    async with running_worker(plaza):
+        entry = {"type": "post.liked", "subject": "1", "data": "{}"}
+        words = [word for pair in entry.items() for word in pair]
+        await plaza.core.valkey.call("XADD", stream_of("social", "1").key, "*", *words)
+
+        async def button() -> re.Match[str] | None:
+            return re.search(rf'formaction="({path}/deliveries/[^"]+)"[^>]*>Retry now', (await admin.get(path)).text)
+
+        found = await eventually(button)
+        assert "HTTP 500" in (await admin.get(path)).text
+        receiver.respond = answer(200)
+        await admin.submit(found[1], page=path)
+        await eventually(lambda: len(receiver.requests) == 2)
+
+        async def sent_again() -> bool:
+            return "Send again" in (await admin.get(path)).text
+
+        await eventually(sent_again)
