@@ -9,41 +9,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plaza.search.query import Phrase, Query
-from plaza.search.terms import AUTHOR, KIND, TAG, marked
+from plaza.search.terms import AUTHOR, TAG, name_term, word_term
 
 
 def fts5_expression(kind: str, query: Query) -> str:
     """Return the expression for `search_words MATCH`."""
     wanted = [f'"{name}"' for name in _names(kind, query)]
-    wanted += [_fts5_phrase(phrase) for phrase in query.phrases]
+    wanted += [_fts5_phrase(kind, phrase) for phrase in query.phrases]
     expression = " AND ".join(wanted)
     if query.excluded:
-        expression = f"({expression}) NOT ({' OR '.join(map(_fts5_phrase, query.excluded))})"
+        excluded = " OR ".join(_fts5_phrase(kind, phrase) for phrase in query.excluded)
+        expression = f"({expression}) NOT ({excluded})"
     return expression
 
 
-def _fts5_phrase(phrase: Phrase) -> str:
-    return f'"{" ".join(phrase.words)}"' + (" *" if phrase.is_prefix else "")
+def _fts5_phrase(kind: str, phrase: Phrase) -> str:
+    words = " ".join(word_term(kind, word) for word in phrase.words)
+    return f'"{words}"' + (" *" if phrase.is_prefix else "")
 
 
 def tsquery_expression(kind: str, query: Query) -> str:
     """Return the expression to cast to `tsquery`."""
     wanted = [f"'{name}'" for name in _names(kind, query)]
-    wanted += [_tsquery_phrase(phrase) for phrase in query.phrases]
-    return " & ".join([*wanted, *(f"!{_tsquery_phrase(phrase)}" for phrase in query.excluded)])
+    wanted += [_tsquery_phrase(kind, phrase) for phrase in query.phrases]
+    return " & ".join([*wanted, *(f"!{_tsquery_phrase(kind, phrase)}" for phrase in query.excluded)])
 
 
-def _tsquery_phrase(phrase: Phrase) -> str:
-    words = [f"'{word}'" for word in phrase.words]
+def _tsquery_phrase(kind: str, phrase: Phrase) -> str:
+    words = [f"'{word_term(kind, word)}'" for word in phrase.words]
     if phrase.is_prefix:
         words[-1] += ":*"
     return f"({' <-> '.join(words)})"
 
 
 def _names(kind: str, query: Query) -> list[str]:
-    """Return the terms for the kind, the tags and the authors."""
-    tags = [marked(TAG, tag) for tag in query.tags]
-    return [marked(KIND, kind), *tags, *(marked(AUTHOR, author) for author in query.authors)]
+    """Return the terms for the tags and the authors."""
+    tags = [name_term(kind, TAG, tag) for tag in query.tags]
+    return [*tags, *(name_term(kind, AUTHOR, author) for author in query.authors)]
 
 
 def tsvector_literal(terms: str) -> str:

@@ -6,7 +6,7 @@ Every text is a valid query. A part that does not follow the syntax, such as a s
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from plaza.search.words import fold, is_unspaced, words_of
@@ -41,6 +41,10 @@ class Query:
     def is_empty(self) -> bool:
         """Whether nothing is searched for. A query of exclusions alone is empty."""
         return not (self.phrases or self.tags or self.authors)
+
+    def exact(self) -> Query:
+        """Return the query for whole words only."""
+        return replace(self, phrases=tuple(replace(phrase, is_prefix=False) for phrase in self.phrases))
 
     @property
     def words(self) -> list[str]:

@@ -18,7 +18,7 @@ from plaza.core.errors import Invalid
 from plaza.core.paging import Page, PageResult, Snapshots
 from plaza.core.search_source import SearchHit, SearchSource, TagSource
 from plaza.search.corrections import Correction, Corrections
-from plaza.search.index import SearchIndex
+from plaza.search.index import SearchIndex, SearchMatch
 from plaza.search.model import KINDS, Kind, SearchQuery, SearchResults, SuggestedTag, Suggestions
 from plaza.search.names import TAGS, Name
 from plaza.search.query import Query, parse_query
@@ -27,6 +27,8 @@ from plaza.search.words import fold
 
 # Matches that are ranked: the newest posts, the heaviest of other kinds. Ranking so many takes about 2 ms.
 MAX_CANDIDATES: Final = 400
+# So many matches of whole words are enough: beginnings of words are not looked for.
+ENOUGH_EXACT: Final = 100
 BEST_OF_EACH: Final = 5
 MAX_SUGGESTIONS: Final = 8
 # Names read for suggestions. Some belong to one user, and some are hidden from the viewer.
@@ -119,7 +121,7 @@ class Search:
         return found[:BEST_OF_EACH]
 
     async def _ranked(self, viewer: Actor | None, kind: Kind, query: Query) -> list[RankedResult]:
-        candidates = await self._index.find(kind, query, MAX_CANDIDATES, newest=kind == "posts")
+        candidates = await find_candidates(self._index, kind, query)
         keys = [candidate.key for candidate in candidates]
         preferred = await self._sources[kind].preferred(viewer, keys) if viewer is not None and keys else set()
         return rank(kind, candidates, query, self._clock.now_ms(), preferred)
@@ -150,6 +152,21 @@ class Search:
         if correction.kind == TAGS:
             return self._tags is not None and bool(await self._tags.visible_tags(viewer, [correction.key]))
         return any(await self._sources["users"].load(viewer, [correction.key]))
+
+
+async def find_candidates(index: SearchIndex, kind: Kind, query: Query) -> list[SearchMatch]:
+    """Return the documents to rank. One statement, or two if few documents have the words as they are.
+
+    The beginning of a word can match a large part of the index, so it is used only if the words themselves find few.
+    Names of users are the exception: `an` must find `ana`, and there are fewer users than posts.
+    """
+    newest = kind == "posts"
+    found = [] if kind == "users" else await index.find(kind, query.exact(), MAX_CANDIDATES, newest=newest)
+    if len(found) < ENOUGH_EXACT:
+        known = {match.key for match in found}
+        more = await index.find(kind, query, MAX_CANDIDATES, newest=newest)
+        found += [match for match in more if match.key not in known]
+    return found
 
 
 def _explained(hit: SearchHit, result: RankedResult | None) -> SearchHit:

@@ -1,7 +1,8 @@
 """The terms of a document, as they are indexed.
 
-A term is a folded word, or a name behind a mark: `KIND`, `TAG` or `AUTHOR`. The marks are characters for private use,
-which no word contains, so a word never matches a tag. A name is one term, whatever characters it has.
+A term is a folded word, or a name behind a mark: `TAG` or `AUTHOR`. In front of both is the mark of the document's
+kind, so that a search for users does not meet the words of a million posts. The marks are characters for private use,
+which no word contains. A name is one term, whatever characters it has.
 """
 
 from __future__ import annotations
@@ -11,33 +12,46 @@ from typing import Final
 from plaza.core.search_source import SearchDocument
 from plaza.search.words import fold, is_word_character, words_of
 
-KIND: Final = "\ue000"
 TAG: Final = "\ue001"
 AUTHOR: Final = "\ue002"
 # A term of no document, for a name that cannot be one.
 NOTHING: Final = "\ue003"
 
+# Posts are most of the index, so their terms have no mark.
+KIND_MARKS: Final = {
+    "posts": "",
+    "users": "\ue020",
+    "articles": "\ue021",
+    "challenges": "\ue022",
+    "items": "\ue023",
+}
+_ANY_KIND_MARK: Final = "".join(KIND_MARKS.values())
+
 # The punctuation of usernames and tags. Databases split words at punctuation.
 _PUNCTUATION: Final = {ord("."): "\ue010", ord("_"): "\ue011", ord("-"): "\ue012"}
 
 
-def marked(mark: str, name: str) -> str:
-    """Return a name as one term."""
+def name_term(kind: str, mark: str, name: str) -> str:
+    """Return a tag or an author as one term."""
     term = fold(name).translate(_PUNCTUATION)
     if not all(is_word_character(character) or character in _PUNCTUATION.values() for character in term):
         return NOTHING
-    return mark + term
+    return KIND_MARKS[kind] + mark + term
+
+
+def word_term(kind: str, word: str) -> str:
+    """Return a folded word as a term."""
+    return KIND_MARKS[kind] + word
 
 
 def terms_of(kind: str, document: SearchDocument) -> str:
     """Return the terms of a document as one text, separated by spaces."""
-    terms = [marked(KIND, kind)]
-    if document.author:
-        terms.append(marked(AUTHOR, document.author))
-    terms += [marked(TAG, tag) for tag in document.tags]
-    return " ".join([*terms, *words_of("\n".join(document.texts))])
+    names = [name_term(kind, AUTHOR, document.author)] if document.author else []
+    names += [name_term(kind, TAG, tag) for tag in document.tags]
+    return " ".join([*names, *(word_term(kind, word) for word in words_of("\n".join(document.texts)))])
 
 
 def words_in(terms: str) -> list[str]:
-    """Return the words in the terms of a document, without names."""
-    return [term for term in terms.split(" ") if not KIND <= term[:1] <= NOTHING]
+    """Return the words in the terms of a document, without marks and names."""
+    found = (term.lstrip(_ANY_KIND_MARK) for term in terms.split(" "))
+    return [term for term in found if not TAG <= term[:1] <= NOTHING]
