@@ -14,6 +14,7 @@ from plaza.articles.personal_data import ArticlesPersonalData
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
 from plaza.core.clock import ManualClock
+from plaza.core.json_stream import collect
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from tests.articles.conftest import Post, remaining_keys
@@ -34,14 +35,14 @@ async def test_an_export_has_every_article_and_every_vote(
     other = await post(ben)
     await articles.vote(ana, other.id, "down")
     await articles.vote(ana, made[0].id, None)
-    export = await personal_data.export("ana")
+    export = await collect(await personal_data.export("ana"))
     assert [article["id"] for article in export["articles"]] == [article.id for article in made]
     assert export["articles"][1]["title"] == "A title"
     assert {vote["article"]: vote["direction"] for vote in export["votes"]} == {
         other.id: "down",
         **{article.id: "up" for article in made[1:]},
     }
-    assert await personal_data.export("unknown") == {"articles": [], "votes": []}
+    assert await collect(await personal_data.export("unknown")) == {"articles": [], "votes": []}
 
 
 async def test_deleting_a_user_leaves_no_data_and_correct_scores(
@@ -66,7 +67,7 @@ async def test_deleting_a_user_leaves_no_data_and_correct_scores(
         assert (await articles.read(ana, article.id)).votes == 1
     assert await remaining_keys(articles.valkey) == before - {USER_VOTES("ana")}
     assert await redis_client.zcard(USER_VOTES("ben")) == 5
-    assert await personal_data.export("ana") == {"articles": [], "votes": []}
+    assert await collect(await personal_data.export("ana")) == {"articles": [], "votes": []}
     await personal_data.delete("ana")
 
 
@@ -78,14 +79,14 @@ async def test_a_renamed_user_has_the_same_articles_and_votes(
     await articles.vote(ana, other.id, "down")
     await articles.vote(ana, mine[0].id, None)
     await articles.vote(ben, mine[1].id, "up")
-    before = await personal_data.export("ana")
+    before = await collect(await personal_data.export("ana"))
     ranks = await redis_client.zrange(ARTICLES_BY_SCORE(), 0, -1, withscores=True)
     await personal_data.rename("ana", "anna")
-    after = await personal_data.export("anna")
+    after = await collect(await personal_data.export("anna"))
     assert [{**article, "author": "user:ana"} for article in after["articles"]] == before["articles"]
     assert {article["author"] for article in after["articles"]} == {"user:anna"}
     assert after["votes"] == before["votes"]
-    assert await personal_data.export("ana") == {"articles": [], "votes": []}
+    assert await collect(await personal_data.export("ana")) == {"articles": [], "votes": []}
     assert await redis_client.zrange(ARTICLES_BY_SCORE(), 0, -1, withscores=True) == ranks
     assert await redis_client.smembers(ARTICLE_UP(mine[1].id)) == {"user:anna", "user:ben"}
     assert await redis_client.smembers(ARTICLE_DOWN(other.id)) == {"user:anna"}
@@ -103,7 +104,8 @@ async def test_if_both_names_have_voted_the_new_names_vote_stays(
     assert await redis_client.smembers(ARTICLE_UP(article.id)) == {"user:ben"}
     assert await redis_client.smembers(ARTICLE_DOWN(article.id)) == {"user:anna"}
     assert (await articles.read(None, article.id)).votes == 0
-    assert (await personal_data.export("anna"))["votes"] == [{"article": article.id, "direction": "down"}]
+    exported = await collect(await personal_data.export("anna"))
+    assert exported["votes"] == [{"article": article.id, "direction": "down"}]
 
 
 async def test_deleting_a_user_ends_although_an_index_has_wrong_entries(

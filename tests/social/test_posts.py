@@ -322,6 +322,16 @@ async def test_a_thousand_concurrent_writes_leave_every_counter_correct(social: 
     await assert_consistent()
 
 
+async def test_the_history_of_a_post_is_limited(social: Social, ana: Actor, redis_client: Any) -> None:
+    post = await social.post(ana, "text 0")
+    for n in range(1, k.MAX_EDITS + 3):
+        await social.posts.edit(ana, post.id, PostEdit(f"text {n}"))
+    history = await redis_client.lrange(k.POST_EDITS(post.id), 0, -1)
+    assert len(history) == k.MAX_EDITS
+    assert '"text 2"' in history[0]
+    assert f'"text {k.MAX_EDITS + 1}"' in history[-1]
+
+
 async def test_a_listed_hashtag_stays_when_an_edit_removes_it_from_the_text(
     social: Social, ana: Actor, assert_consistent: Any
 ) -> None:

@@ -35,17 +35,21 @@ class ArticlesPersonalData:
         self._valkey = articles.valkey
 
     async def export(self, username: str) -> dict[str, Any]:
-        """A user's articles and votes."""
-        posted: list[Any] = []
+        """Return a user's articles and votes, as async iterators."""
+        return {"articles": self._export_articles(username), "votes": self._export_votes(username)}
+
+    async def _export_articles(self, username: str) -> AsyncIterator[dict[str, Any]]:
         async for rows in self._pages(USER_ARTICLES(username)):
-            found = await self._articles.read_many(None, [id for id, _ in rows])
-            posted += [msgspec.to_builtins(article) for article in found if article is not None]
-        votes: list[Any] = []
+            for article in await self._articles.read_many(None, [id for id, _ in rows]):
+                if article is not None:
+                    exported = msgspec.to_builtins(article)
+                    del exported["vote"]  # the viewer's vote, and an export has no viewer
+                    yield exported
+
+    async def _export_votes(self, username: str) -> AsyncIterator[dict[str, Any]]:
         async for rows in self._pages(USER_VOTES(username)):
-            votes += [{"article": id, "direction": "up" if score > 0 else "down"} for id, score in rows]
-        for article in posted:
-            del article["vote"]  # the viewer's vote, and an export has no viewer
-        return {"articles": posted, "votes": votes}
+            for id, score in rows:
+                yield {"article": id, "direction": "up" if score > 0 else "down"}
 
     async def delete(self, username: str) -> None:
         """Delete a user's articles and remove their votes, also after voting has closed. Repeatable."""

@@ -38,7 +38,7 @@ class PersonalData(Protocol):
     """What a domain stores about a user, for account export, deletion and renaming."""
 
     async def export(self, username: str) -> dict[str, Any]:
-        """Return everything stored about a user."""
+        """Return everything stored about a user. A long list may be an async iterator, read while it is sent."""
 
     async def delete(self, username: str) -> None:
         """Delete everything stored about a user, whose tokens are void. It is called again if it was interrupted."""

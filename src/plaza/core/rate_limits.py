@@ -65,6 +65,8 @@ POLICIES: Final[Mapping[str, Policy]] = {
     "register": Policy(user=Quota(10, 600), address=Quota(120, 600)),
     # A mail costs its sender's reputation and its reader's patience: a few an hour are enough for any user.
     "mail": Policy(user=Quota(5, 3_600), address=Quota(60, 3_600)),
+    # All data of a user, from every domain.
+    "export": Policy(user=Quota(5, 3_600), address=Quota(60, 3_600)),
     # Each is stored for a week. Many guests may share an address, but not this many in every hour.
     "session": Policy(user=Quota(30, 600), address=Quota(3_000, 3_600)),
     # One heartbeat in 30 s for each of a few tabs and devices. Many viewers may share an address.

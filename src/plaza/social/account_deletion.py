@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from plaza.core.auth import Actor, Auth
 from plaza.core.domain import PersonalData
 from plaza.core.functions import Functions
+from plaza.core.json_stream import has_content
 from plaza.core.security_log import AccountLog
 from plaza.social import keys as k
 from plaza.social.model import NoProfile
@@ -75,5 +76,7 @@ class AccountDeletion:
         lists = [k.USER_LIKED, k.USER_BOOKMARKED, k.USER_BLOCKED, k.USER_MUTED]
         if any(await self.valkey.batch([("EXISTS", key(name)) for key in lists])):
             return True
-        exports = [await personal_data.export(name) for personal_data in self._other_domains.values()]
-        return any(any(parts.values()) for parts in exports)
+        for personal_data in self._other_domains.values():
+            if await has_content(await personal_data.export(name)):
+                return True
+        return False

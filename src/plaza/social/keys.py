@@ -453,10 +453,12 @@ POST_COMMENTS_RECENT = Key(
     read=PUBLIC,
     hidden=_BANNED,
 )
+# With 40 KB each, the old texts of a post take at most 2 MB.
+MAX_EDITS = 50
 POST_EDITS = Key(
     "post:<post>:edits",
     "list",
-    "The texts of a post before each edit, oldest first.",
+    f"The texts of a post before each edit, oldest first; the last {MAX_EDITS}.",
     contains="JSON `{content, hashtags, until}`, `until` in Unix milliseconds",
     owner="post",
     element_regex=r"\{.*\}",
@@ -558,7 +560,7 @@ COMMENT = Key(
 COMMENT_EDITS = Key(
     "comment:<comment>:edits",
     "list",
-    "The texts of a comment before each edit, oldest first.",
+    f"The texts of a comment before each edit, oldest first; the last {MAX_EDITS}.",
     contains="JSON `{content, until}`, `until` in Unix milliseconds",
     owner="comment",
     element_regex=r"\{.*\}",

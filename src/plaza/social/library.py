@@ -7,7 +7,7 @@ from plaza.core.functions import Constant, Library
 from plaza.core.tokens import ROLES
 from plaza.social.hashtags import MAX_TAG_CHARACTERS, MAX_TAGS
 from plaza.social.home_feed import MAX_FOLLOWED_READ, MAX_MERGED, MERGE_OVERLAP_MS
-from plaza.social.keys import CATALOGUE, HOME_SECONDS
+from plaza.social.keys import CATALOGUE, HOME_SECONDS, MAX_EDITS
 from plaza.social.model import (
     BOOKMARK_POINTS,
     COMMENT_POINTS,
@@ -29,6 +29,7 @@ _CONSTANTS: dict[str, Constant] = {
     "COMMENT_POINTS": COMMENT_POINTS,
     "BOOKMARK_POINTS": BOOKMARK_POINTS,
     "MAX_COMPLETED": MAX_COMPLETED,
+    "MAX_EDITS": MAX_EDITS,
     "MAX_TAGS": MAX_TAGS,
     "MAX_TAG_CHARACTERS": MAX_TAG_CHARACTERS,
     "MERGE_OVERLAP_MS": MERGE_OVERLAP_MS,

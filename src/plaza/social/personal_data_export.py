@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from plaza.core.number_parsing import parse_int
-from plaza.core.sequences import chunks
 from plaza.core.valkey import Valkey
 from plaza.social import keys as k
 from plaza.social.model import comment_from_hash, post_from_hash, user_from_hash
 
-# Entries read in one round trip.
+# Entries read in one round trip. A post may have many old texts.
 PAGE_SIZE = 500
+POSTS_PER_PAGE = 20
 
 DECLARED_FIELDS = frozenset(field.name for field in k.USER.fields)
 EXPORTED_LISTS = {
@@ -31,55 +32,54 @@ class SocialDataExport:
         self._valkey = valkey
 
     async def export(self, username: str) -> dict[str, Any]:
-        """Return what social stores about a user. Users who block or mute them are not included: that is theirs."""
+        """Return what social stores about a user, lists as async iterators.
+
+        Users who block or mute them are not included: that is theirs.
+        """
         profile = await self._valkey.call("HGETALL", k.USER(username))
         auth_fields = await self._valkey.call("HKEYS", k.AUTH_USER(username))
-        exported: dict[str, Any] = {
+        return {
             "profile": user_from_hash(profile, username, private=True) if profile else None,
             "custom": {name: value for name, value in profile.items() if name not in DECLARED_FIELDS},
             "sessions": sum(field.startswith("family:") for field in auth_fields),
-            "posts": await self._export_posts(username),
-            "comments": await self._export_comments(username),
-            "comment_edits": await self._export_comment_edits(username),
+            "posts": self._export_posts(username),
+            "comments": self._export_comments(username),
+            "comment_edits": self._export_comment_edits(username),
+            **{name: self._export_list(key(username)) for name, key in EXPORTED_LISTS.items()},
         }
-        for name, key in EXPORTED_LISTS.items():
-            exported[name] = [{"id": id, "at": parse_int(at)} for id, at in await self._read_all(key(username))]
-        return exported
 
-    async def _export_posts(self, username: str) -> list[dict[str, Any]]:
-        exported: list[dict[str, Any]] = []
-        rows = await self._read_all(k.USER_POSTS(username))
-        for ids in chunks((id for id, _ in rows), PAGE_SIZE):
+    async def _export_posts(self, username: str) -> AsyncIterator[dict[str, Any]]:
+        async for rows in self._pages(k.USER_POSTS(username), POSTS_PER_PAGE):
+            ids = [id for id, _ in rows]
             posts = await self._valkey.batch([("HGETALL", k.POST(id)) for id in ids])
             edits = await self._valkey.batch([("LRANGE", k.POST_EDITS(id), 0, -1) for id in ids])
-            exported += [
-                {"post": post_from_hash(post, id, liked=False, bookmarked=False), "edits": old_texts}
-                for id, post, old_texts in zip(ids, posts, edits, strict=True)
-                if "user_id" in post
-            ]
-        return exported
+            for id, post, old_texts in zip(ids, posts, edits, strict=True):
+                if "user_id" in post:
+                    yield {"post": post_from_hash(post, id, liked=False, bookmarked=False), "edits": old_texts}
 
-    async def _export_comments(self, username: str) -> list[Any]:
-        exported: list[Any] = []
-        rows = await self._read_all(k.USER_COMMENTS(username))
-        for ids in chunks((id for id, _ in rows), PAGE_SIZE):
-            comments = await self._valkey.batch([("HGETALL", k.COMMENT(id)) for id in ids])
-            exported += [comment_from_hash(fields, id) for id, fields in zip(ids, comments, strict=True) if fields]
-        return exported
+    async def _export_comments(self, username: str) -> AsyncIterator[Any]:
+        async for rows in self._pages(k.USER_COMMENTS(username), PAGE_SIZE):
+            comments = await self._valkey.batch([("HGETALL", k.COMMENT(id)) for id, _ in rows])
+            for (id, _), fields in zip(rows, comments, strict=True):
+                if fields:
+                    yield comment_from_hash(fields, id)
 
-    async def _export_comment_edits(self, username: str) -> list[dict[str, Any]]:
+    async def _export_comment_edits(self, username: str) -> AsyncIterator[dict[str, Any]]:
         """Return the old texts of the comments that were edited."""
-        exported: list[dict[str, Any]] = []
-        rows = await self._read_all(k.USER_COMMENTS(username))
-        for ids in chunks((id for id, _ in rows), PAGE_SIZE):
-            edits = await self._valkey.batch([("LRANGE", k.COMMENT_EDITS(id), 0, -1) for id in ids])
-            exported += [{"id": id, "edits": old_texts} for id, old_texts in zip(ids, edits, strict=True) if old_texts]
-        return exported
+        async for rows in self._pages(k.USER_COMMENTS(username), POSTS_PER_PAGE):
+            edits = await self._valkey.batch([("LRANGE", k.COMMENT_EDITS(id), 0, -1) for id, _ in rows])
+            for (id, _), old_texts in zip(rows, edits, strict=True):
+                if old_texts:
+                    yield {"id": id, "edits": old_texts}
 
-    async def _read_all(self, key: str) -> list[tuple[str, float]]:
-        rows: list[tuple[str, float]] = []
-        while True:
-            more = await self._valkey.call("ZRANGE", key, len(rows), len(rows) + PAGE_SIZE - 1, "WITHSCORES")
-            rows += [(id, score) for id, score in more]
-            if len(more) < PAGE_SIZE:
-                return rows
+    async def _export_list(self, key: str) -> AsyncIterator[dict[str, Any]]:
+        async for rows in self._pages(key, PAGE_SIZE):
+            for id, at in rows:
+                yield {"id": id, "at": parse_int(at)}
+
+    async def _pages(self, key: str, size: int) -> AsyncIterator[list[tuple[str, float]]]:
+        """Read a sorted set in pages. Entries that are added or removed meanwhile may be missing or come twice."""
+        first = 0
+        while rows := await self._valkey.call("ZRANGE", key, first, first + size - 1, "WITHSCORES"):
+            yield [(id, score) for id, score in rows]
+            first += len(rows)

@@ -100,10 +100,10 @@ async def delete_avatar(actor: Actor, avatars: Avatars) -> User:
     return await avatars.delete(actor)
 
 
-@route.get("/users/me/export", access=USER, limit_first=True)
-async def export_user_data(actor: Actor, request: Request, exports: AccountExport) -> dict[str, Any]:
-    """Export everything Plaza stores about the caller."""
-    return await exports.everything(actor, request.address)
+@route.get("/users/me/export", access=USER, limit="export", limit_first=True)
+async def export_user_data(actor: Actor, request: Request, exports: AccountExport) -> Response[dict[str, Any]]:
+    """Export everything Plaza stores about the caller, as a stream."""
+    return Response(await exports.everything(actor, request.address))
 
 
 @route.patch(

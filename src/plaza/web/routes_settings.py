@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import Any, Final
 
 from markupsafe import Markup
-from msgspec import json
 
 from plaza.accounts.model import AccountSessionId
 from plaza.accounts.sessions import AccountSessions
@@ -134,11 +133,11 @@ async def change_password(
     return Response(status=303, headers=[*renewed.cookie, ("location", "/app/account?changed=password")])
 
 
-@page.get("/account/export", access=USER, media_type=JSON, limit_first=True)
+@page.get("/account/export", access=USER, media_type=JSON, limit="export", limit_first=True)
 async def export(request: Request, site: PageResponses, exports: AccountExport) -> Response[bytes]:
     """Download all your data."""
     visitor = await site.visitors.from_request(request)
-    data = json.format(json.encode(await exports.everything(visitor.require_user(), request.address)), indent=2)
+    data = await exports.everything(visitor.require_user(), request.address)
     disposition = ("content-disposition", f'attachment; filename="plaza-{visitor.name}.json"')
     return Response(data, headers=[disposition, ("cache-control", "no-store")], media_type=JSON)
 

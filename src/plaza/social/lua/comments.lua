@@ -7,6 +7,7 @@ local function rewrite_comment(comment, edits, content, at)
   if before == content then return false end
   if before then
     redis.call('RPUSH', edits, cjson.encode({content = before, ['until'] = tonumber(at)}))
+    redis.call('LTRIM', edits, -MAX_EDITS, -1)
     redis.call('HSET', comment, 'edited_at', at)
   end
   redis.call('HSET', comment, 'content', content)

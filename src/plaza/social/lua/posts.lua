@@ -165,6 +165,7 @@ local function rewrite_post(post, edits, id, author, content, tags, at)
   local before, old_tags = redis.call('HGET', post, 'content'), table.concat(tags_of(post), ',')
   if before == content and old_tags == tags then return false end
   redis.call('RPUSH', edits, cjson.encode({content = before, hashtags = old_tags, ['until'] = tonumber(at)}))
+  redis.call('LTRIM', edits, -MAX_EDITS, -1)
   redis.call('HSET', post, 'content', content, 'hashtags', tags, 'edited_at', at)
   local all, seen = split(tags), {}
   for _, tag in ipairs(all) do seen[tag] = true end
