@@ -35,6 +35,7 @@ from plaza.core.rate_limits import Limiter
 from plaza.core.revocations import Revocations, ended_sessions
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
+from plaza.core.sql_events import SqlEventRelay
 from plaza.core.telemetry import RequestLog, metrics_sampling
 from plaza.core.wrong_type import WrongTypeReporter
 from plaza.demo import keys as demo
@@ -185,6 +186,9 @@ async def _opened(settings: Settings, domains: Sequence[Domain]) -> AsyncIterato
         stack.push_async_callback(api_keys.close)
         sql = await Sql.open(settings)
         stack.push_async_callback(sql.close)
+        relay = SqlEventRelay(functions, sql)
+        relay.start()
+        stack.push_async_callback(relay.close)
         limiter = Limiter(functions, on=settings.rate_limits)
         yield Core(settings, valkey, functions, sql, auth, limiter, clock)
 

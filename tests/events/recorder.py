@@ -10,6 +10,7 @@ import msgspec
 from plaza.app import DOMAINS, Plaza
 from plaza.core.event_streams import all_streams
 from plaza.core.events import Event
+from plaza.core.sql_events import SqlEventRelay
 
 # Every text that the tests write contains this word. No event may.
 PRIVATE = "unspeakable"
@@ -29,6 +30,7 @@ class EventRecorder:
     async def new_events(self) -> list[Event]:
         """Return the events since the last call, and check the form of each."""
         await self.plaza.core.functions.outbox.drain()
+        await SqlEventRelay(self.plaza.core.functions, self.plaza.core.sql).close()  # relays what is committed
         events = [
             Event(domain.name, entry_id, fields)
             for domain in DOMAINS

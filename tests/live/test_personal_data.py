@@ -116,7 +116,7 @@ async def _mentions(redis_client: Any, name: str) -> list[str]:
     """Return every key that contains the name."""
     found = []
     async for key in redis_client.scan_iter():
-        if key.startswith("plaza:"):
+        if key.startswith(("plaza:", "events:")):
             continue
         kind = await redis_client.type(key)
         if kind == "zset":

@@ -329,7 +329,7 @@ async def _figures(figures: AudienceFigures, started: int) -> dict[str, Any]:
 
 
 async def _names(redis_client: Any) -> set[str]:
-    return {name async for name in redis_client.scan_iter() if not name.startswith("plaza:")}
+    return {name async for name in redis_client.scan_iter() if not name.startswith(("plaza:", "events:", "published:"))}
 
 
 def _kill_before(recorder: AudienceRecorder, calls: int) -> None:

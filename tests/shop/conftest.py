@@ -136,7 +136,7 @@ def assemble(
     finder = SessionFinder(SessionStore(functions, clock, SESSION_DATA, revocations, limits))
     sessions = Sessions(finder)
     rows, pages = RowCache(functions, row_loader(sql), clock=clock), PageCache(functions, clock=clock)
-    items = Items(sql, rows, pages.purge)
+    items = Items(sql, rows, pages.purge, clock)
     orders = OrderHistory(sql)
     checkout = Checkout(sql, finder, items, orders, clock)
     item_views = ItemViews(functions, clock)

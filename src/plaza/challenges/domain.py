@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from plaza.challenges.daily_job.runner import DailyJob
+from plaza.challenges.events import EVENTS
 from plaza.challenges.invariants import ChallengesInspector
 from plaza.challenges.jobs import timers
 from plaza.challenges.library import LIBRARY
@@ -38,4 +39,4 @@ def build(core: Core) -> Parts:
     )
 
 
-DOMAIN = Domain(LIBRARY, [route], build)
+DOMAIN = Domain(LIBRARY, [route], build, events=EVENTS)

@@ -8,12 +8,15 @@ from typing import Any
 from sqlalchemy import Table, and_, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plaza.challenges.events import STREAM, ChallengeJoined, ChallengeLeft, ChallengeReacted
 from plaza.challenges.keys import CLG_SHOWN
 from plaza.challenges.model import iso_date, parse_shown
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.queries import log_rows
 from plaza.challenges.readable_rows import BATCH
 from plaza.challenges.tables import CHALLENGE, DELETE_LOG, INSERT_LOG, MEMBER, POST, REACTION, TRACKING
+from plaza.core.events import EventData
+from plaza.core.sql_events import add_events
 from plaza.core.username_locks import wait_for_username_locks
 
 # Tables with a user's rows: abbreviation, table, and the columns that make two rows of a user duplicates.
@@ -95,15 +98,23 @@ class ChallengesPersonalData:
 
     async def _rename_rows(self, old: str, new: str, name: str, table: Table, unique: Sequence[str]) -> bool:
         async with self._sql.begin() as tx:
-            batch = select(table.c.id).where(table.c.username == old).order_by(table.c.id).limit(BATCH)
-            ids = (await tx.execute(batch)).scalars().all()
+            batch = select(table).where(table.c.username == old).order_by(table.c.id).limit(BATCH)
+            rows = (await tx.execute(batch)).all()
+            ids, deleted = [row.id for row in rows], set[int]()
             if unique:
                 other = table.alias()
                 same = [other.c[column] == table.c[column] for column in unique]
                 duplicate = select(other.c.id).where(other.c.username == new, *same).exists()
-                await _delete_logged(tx, name, table, and_(table.c.id.in_(ids), duplicate))
+                duplicates = await _delete_logged(tx, name, table, and_(table.c.id.in_(ids), duplicate))
+                deleted = {row.id for row in duplicates}
             await tx.execute(update(table).where(table.c.id.in_(ids), table.c.username == old).values(username=new))
+            moved = [row for row in rows if row.id not in deleted]
+            events = [*await _events(tx, table, rows, old, on=False), *await _events(tx, table, moved, new, on=True)]
+            await add_events(tx, STREAM, events, self._now(), "rename")
         return bool(ids)
+
+    def _now(self) -> int:
+        return self._projections.clock.now_ms()
 
     async def _rename_shown(self, old: str, new: str) -> None:
         valkey, shown = self._projections.valkey, CLG_SHOWN(old)
@@ -129,8 +140,23 @@ class ChallengesPersonalData:
         async with self._sql.begin() as tx:
             batch = select(table.c.id).where(table.c.username == username).order_by(table.c.id).limit(BATCH)
             ids = (await tx.execute(batch)).scalars().all()
-            await _delete_logged(tx, name, table, table.c.id.in_(ids))
+            deleted = await _delete_logged(tx, name, table, table.c.id.in_(ids))
+            await add_events(tx, STREAM, await _events(tx, table, deleted, username, on=False), self._now())
         return bool(ids)
+
+
+async def _events(
+    tx: AsyncConnection, table: Table, rows: Sequence[Any], username: str, *, on: bool
+) -> list[EventData]:
+    """Return the events for memberships or reactions that begin or end under a name; other rows have none."""
+    if table is MEMBER:
+        kind = ChallengeJoined if on else ChallengeLeft
+        return [kind(row.challenge_id, username) for row in rows]
+    if table is not REACTION:
+        return []
+    posts = select(POST.c.id, POST.c.username).where(POST.c.id.in_([row.post_id for row in rows]))
+    authors = {row.id: row.username for row in await tx.execute(posts)}
+    return [ChallengeReacted(row.challenge_id, row.post_id, authors.get(row.post_id, ""), username, on) for row in rows]
 
 
 async def _delete_logged(tx: AsyncConnection, name: str, table: Table, condition: Any) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import bindparam, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plaza.challenges.events import STREAM, ChallengePosted, ChallengeReacted
 from plaza.challenges.model import (
     ChallengePost,
     ChallengePostsPage,
@@ -33,6 +34,7 @@ from plaza.core.clock import Clock
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
+from plaza.core.sql_events import add_events
 from plaza.core.sql_paging import ids_in_table, newest_ids
 from plaza.core.username_locks import lock_username
 
@@ -72,6 +74,8 @@ class ChallengePosts:
             require_ongoing(found, day_number(now))
             statement = self._sql.insert(POST).values(values).on_conflict_do_nothing(index_elements=["operation"])
             id = (await tx.execute(statement.returning(POST.c.id))).scalar()
+            if id is not None:
+                await add_events(tx, STREAM, [ChallengePosted(challenge, id, actor.name)], now)
             where = POST.c.operation == operation if id is None else POST.c.id == id
             row = (await tx.execute(select(POST, REACTIONS).where(where))).one()
         await self._projections.update_posts([row.id])
@@ -114,6 +118,8 @@ class ChallengePosts:
             statement = self._sql.insert(REACTION).values(values).on_conflict_do_nothing()
             new = (await tx.execute(statement.returning(REACTION))).all()
             await log_rows(tx, INSERT_LOG, "reaction", new)
+            reacted = ChallengeReacted(row.challenge_id, post, row.username, actor.name, True)
+            await add_events(tx, STREAM, [reacted] if new else [], now)
         await self._projections.reactions.update([(actor.name, post, row.challenge_id)])
         return Reaction(post, actor.name, True, bool(new))
 
@@ -135,6 +141,8 @@ class ChallengePosts:
             if not deleted:
                 require_visible(actor, await read_challenge(tx, row.challenge_id, actor))
             await log_rows(tx, DELETE_LOG, "reaction", deleted)
+            removed = ChallengeReacted(row.challenge_id, post, row.username, actor.name, False)
+            await add_events(tx, STREAM, [removed] if deleted else [], self._clock.now_ms())
         await self._projections.reactions.update([(actor.name, post, row.challenge_id)])
         return Reaction(post, actor.name, False, bool(deleted))
 

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import bindparam, delete, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plaza.challenges.events import STREAM, ChallengeCreated, ChallengeJoined, ChallengeLeft, ChallengeTracked
 from plaza.challenges.model import (
     AlreadyJoined,
     AlreadyTracked,
@@ -41,6 +42,7 @@ from plaza.core.clock import Clock
 from plaza.core.errors import Invalid
 from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
+from plaza.core.sql_events import add_events
 from plaza.core.sql_paging import ids_in_table, newest_ids
 from plaza.core.username_locks import lock_username
 
@@ -84,6 +86,8 @@ class Challenges:
             id = (await tx.execute(statement.returning(CHALLENGE.c.id))).scalar()
             if id is None:
                 id = (await tx.execute(select(CHALLENGE.c.id).where(CHALLENGE.c.operation == operation))).scalar_one()
+            else:
+                await add_events(tx, STREAM, [ChallengeCreated(id, actor.name)], now)
             row = await read_challenge(tx, id)
         await self._projections.update_challenges([row.id])
         return challenge_from_row(row)
@@ -123,6 +127,7 @@ class Challenges:
             statement = self._sql.insert(MEMBER).values(values).on_conflict_do_nothing()
             if (await tx.execute(statement.returning(MEMBER.c.id))).scalar() is None:
                 raise AlreadyJoined("You are already a member of this challenge.")
+            await add_events(tx, STREAM, [ChallengeJoined(id, actor.name)], self._clock.now_ms())
         return ChallengeMembership(id, actor.name, True)
 
     async def leave(self, actor: Actor, id: int) -> ChallengeMembership:
@@ -135,6 +140,7 @@ class Challenges:
                 require_visible(actor, challenge)
                 raise NotJoined("You are not a member of this challenge.")
             await log_rows(tx, DELETE_LOG, "mmbr", deleted)
+            await add_events(tx, STREAM, [ChallengeLeft(id, actor.name)], self._clock.now_ms())
         return ChallengeMembership(id, actor.name, False)
 
     async def track(self, actor: Actor, id: int, new: NewTracking) -> TrackedDay:
@@ -152,6 +158,8 @@ class Challenges:
             if row is None:
                 raise AlreadyTracked("You have already tracked this day.", date=iso_date(day))
             await log_rows(tx, INSERT_LOG, "tracking", [row])
+            tracked = ChallengeTracked(id, actor.name, iso_date(day))
+            await add_events(tx, STREAM, [tracked], self._clock.now_ms())
         await self._projections.contributions.update([actor.name])
         return TrackedDay(row.id, id, actor.name, iso_date(day))
 

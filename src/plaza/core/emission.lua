@@ -86,6 +86,13 @@ local function unqueue_events(keys, args)
   end
 end
 
+-- Appends an event with a given id to a stream.
+local function append_event(stream, id, type, subject, time, data, origin)
+  local words = {'id', id, 'type', type, 'subject', subject, 'time', time, 'data', data}
+  if origin ~= '' then words[11], words[12] = 'origin', origin end
+  redis.call('XADD', stream, '*', unpack(words))
+end
+
 -- publish_events: append an owner's events to its shard, in order, except those it has.
 -- KEYS stream, published   ARGV deadline, event, …
 local function publish_events(keys, args)
@@ -95,10 +102,7 @@ local function publish_events(keys, args)
     local of, number, type, subject, time, data, origin = unpack(args, i, i + EVENT_WORDS - 1)
     last[of] = last[of] or tonumber(redis.call('HGET', published, of) or 0)
     if tonumber(number) > last[of] then
-      local words = {'id', LIBRARY .. '-' .. of .. '-' .. number, 'type', type, 'subject', subject, 'time', time,
-        'data', data}
-      if origin ~= '' then words[#words + 1], words[#words + 2] = 'origin', origin end
-      redis.call('XADD', stream, '*', unpack(words))
+      append_event(stream, LIBRARY .. '-' .. of .. '-' .. number, type, subject, time, data, origin)
       last[of] = tonumber(number)
       redis.call('HSET', published, of, number)
     end

@@ -37,6 +37,12 @@ class EventStream:
             return core.EVENTS_BEHIND(self.name)
         return core.EVENTS_SHARD_BEHIND(self.shard, self.name)
 
+    @property
+    def relayed_key(self) -> str:
+        if self.shard is None:
+            return core.EVENTS_RELAYED(self.name)
+        return core.EVENTS_SHARD_RELAYED(self.shard, self.name)
+
 
 def all_streams(name: str) -> list[EventStream]:
     """Return every stream with events of a domain."""

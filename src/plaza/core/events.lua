@@ -151,3 +151,20 @@ command('rebuilt', function(keys, args)
   local at = redis.call('HGET', keys[1], args[1])
   if at and tonumber(at) <= tonumber(args[2]) then redis.call('HDEL', keys[1], args[1]) end
 end)
+
+-- events_deadline: until when rows may be relayed that are read after this.   KEYS any   Reply Unix milliseconds
+query('deadline', function()
+  return text(clock_ms() + PROJECTION_MS)
+end)
+
+-- events_append: append events of SQL rows, in order, except those that the stream was given in the last minute.
+-- KEYS stream, relayed   ARGV deadline, then id, type, subject, time, data, origin of each
+command('append', function(keys, args)
+  local stream, relayed, at = keys[1], keys[2], clock_ms()
+  refuse_late(args[1])
+  redis.call('ZREMRANGEBYSCORE', relayed, '-inf', text(at - PUBLISHED_MS))
+  for i = 2, #args, 6 do
+    if redis.call('ZADD', relayed, 'NX', text(at), args[i]) == 1 then append_event(stream, unpack(args, i, i + 5)) end
+  end
+  redis.call('PEXPIRE', relayed, PUBLISHED_MS)
+end)

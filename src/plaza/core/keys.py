@@ -77,6 +77,27 @@ EVENTS_SHARD_BEHIND = Key(
     lifetime="until the group is rebuilt",
     read=KeyAccess.ADMIN,
 )
+EVENTS_RELAYED = Key(
+    "events:<stream>:relayed",
+    "zset",
+    "On one server: the events of SQL rows that were appended in the last minute, so that none is appended twice.",
+    contains="id of the event",
+    score="when, Unix milliseconds",
+    lifetime="a minute after the last event",
+    ttl_seconds=60,
+    read=KeyAccess.NONE,
+)
+EVENTS_SHARD_RELAYED = Key(
+    "events:<shard>:<stream>:relayed",
+    "zset",
+    "On a cluster: the same for a shard.",
+    contains="id of the event",
+    score="when, Unix milliseconds",
+    owner="shard",
+    lifetime="a minute after the last event",
+    ttl_seconds=60,
+    read=KeyAccess.NONE,
+)
 UNPUBLISHED = Key(
     "unpublished:<library>:<owner>",
     "list",

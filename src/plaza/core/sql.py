@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -76,6 +76,15 @@ def metadata() -> MetaData:
     return MetaData(naming_convention=CONSTRAINT_NAMES)
 
 
+# The open transactions, by the `id` of their connection, that have added events (`sql_events.py`).
+_with_events: set[int] = set()
+
+
+def note_events(tx: AsyncConnection) -> None:
+    """Note that a transaction has added events: the listeners of `Sql.on_events` are called after its commit."""
+    _with_events.add(id(tx))
+
+
 class Sql:
     """An open and migrated database."""
 
@@ -93,6 +102,7 @@ class Sql:
         self._inline = inline
         self._connections = connections
         self.dialect = writer.dialect.name
+        self._event_listeners: list[Callable[[], None]] = []
 
     @classmethod
     async def open(cls, settings: Settings, folders: Sequence[Path] | None = None) -> Sql:
@@ -109,7 +119,24 @@ class Sql:
 
     def begin(self) -> contextlib.AbstractAsyncContextManager[AsyncConnection]:
         """Begin a transaction that may write. On SQLite there is only one at a time."""
-        return _counted(self._writer, "write")
+        return self._announcing_events()
+
+    @contextlib.asynccontextmanager
+    async def _announcing_events(self) -> AsyncIterator[AsyncConnection]:
+        async with _counted(self._writer, "write") as connection:
+            try:
+                yield connection
+            finally:
+                has_events = id(connection) in _with_events
+                _with_events.discard(id(connection))
+        if has_events:
+            for listener in self._event_listeners:
+                listener()
+
+    def on_events(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call a function after every commit of a transaction with events. Returns a function that removes it."""
+        self._event_listeners.append(listener)
+        return lambda: self._event_listeners.remove(listener)
 
     def read(self) -> contextlib.AbstractAsyncContextManager[AsyncConnection]:
         """Begin a transaction that only reads, from one snapshot."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plaza.core.domain import Core, Domain, Parts
 from plaza.live.address_salts import AddressSalts
+from plaza.live.events import EVENTS
 from plaza.live.geo import GeoIp, GeoLocator
 from plaza.live.heartbeats import LiveService
 from plaza.live.history import AudienceHistory
@@ -49,4 +50,4 @@ def build(core: Core) -> Parts:
     )
 
 
-DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS)
+DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS, EVENTS)

@@ -47,10 +47,11 @@ NEW_EVENTS = Quota(20, 3600)
 class LiveService:
     """Writes heartbeats and declarations."""
 
-    def __init__(self, functions: Functions, settings: Settings, clock: Clock) -> None:
+    def __init__(self, functions: Functions, settings: Settings, clock: Clock, *, origin: str = "") -> None:
         self._functions = functions
         self._valkey = functions.valkey
         self._clock = clock
+        self._origin = origin  # of the events: `import` if the demo is the source
         self._window_ms = settings.live_alive_seconds * 1000
         self._only_declared = "0" if settings.live_open else "1"
         self.pace = HeartbeatPace(settings.live_beats_per_second)
@@ -79,6 +80,7 @@ class LiveService:
             self._window_ms,
             self._only_declared,
             self._new_event_refusal(viewer, event, session, beat.location, groups),
+            self._origin,
         )
         try:
             alive, session_alive, is_new = await self._write_heartbeat(event, session, beat.location, args)
@@ -134,9 +136,8 @@ class LiveService:
         """End a viewing session now. One round trip; on a cluster two with a session."""
         session, now = request.session_id or "", self._clock.now_ms()
         place_keys = self._place_keys(event, session, request.location)
-        ended, left_session = await self._functions.run(
-            "live_leave", place_keys, event, session, request.location, viewer.name, now, self._window_ms
-        )
+        args = (event, session, request.location, viewer.name, now, self._window_ms, self._origin)
+        ended, left_session = await self._functions.run("live_leave", place_keys, *args)
         if left_session and self._valkey.clustered:
             audience = keys.session_audience(session)
             await self._functions.run("live_session_leave", audience, viewer.name, now, self._window_ms)
@@ -166,7 +167,7 @@ class LiveService:
             names += map(keys.SESSION_INFO, sessions)
         async with self._claims.claimed(event, sessions if self._valkey.clustered else ()):
             stored_title, all_sessions = await self._functions.run(
-                "live_declare", names, event, self._clock.now_ms(), title, *sessions
+                "live_declare", names, event, self._clock.now_ms(), title, self._origin, *sessions
             )
         if self._valkey.clustered:
             await self._valkey.batch([("HSET", keys.SESSION_INFO(session), "declared", 1) for session in sessions])

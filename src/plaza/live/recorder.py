@@ -92,7 +92,7 @@ class AudienceRecorder:
             )
             new = [part for pair in found if pair not in recorded for part in pair]
             if new:
-                await self._functions.run("live_open", names, place, *new)
+                await self._functions.run("live_open", names, event, place, *new)
             if not position:
                 return
 
@@ -103,7 +103,7 @@ class AudienceRecorder:
         read = BATCH_SIZE
         while read == BATCH_SIZE:
             read, position, unreadable, *flat = await self._functions.run(
-                "live_sweep", names, place, position, now, self._window_ms, BATCH_SIZE
+                "live_sweep", names, place, position, now, self._window_ms, BATCH_SIZE, event
             )
             count_unreadable("viewing session", unreadable, audience=event, place=place)
             rows = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
@@ -121,7 +121,7 @@ class AudienceRecorder:
             new = [each for each in batch if (each.viewer, each.started_at) not in recorded]
             if new:
                 flat = [value for each in new for value in (each.viewer, each.started_at, each.ended_at)]
-                await self._functions.run("live_finish_external", keys.event_keys(event), place, *flat)
+                await self._functions.run("live_finish_external", keys.event_keys(event), event, place, *flat)
 
     async def _save_viewing_sessions(self, event: str) -> None:
         while await self._viewing_sessions.read_finished(event, 0, 1):

@@ -61,10 +61,18 @@ class AudienceSimulation:
     """Simulates an audience. The same seed gives the same viewers and the same actions."""
 
     def __init__(
-        self, functions: Functions, settings: Settings, event: str, *, viewers: int, minutes: float, seed: int = 0
+        self,
+        functions: Functions,
+        settings: Settings,
+        event: str,
+        *,
+        viewers: int,
+        minutes: float,
+        seed: int = 0,
+        origin: str = "",
     ) -> None:
         self._clock = ManualClock()
-        self._live = LiveService(functions, settings, self._clock)
+        self._live = LiveService(functions, settings, self._clock, origin=origin)
         self._valkey = functions.valkey
         self._event = event
         self._viewers = viewers

@@ -18,9 +18,11 @@ from plaza.caching.row_store import RowData
 from plaza.core.clock import Clock
 from plaza.core.errors import Unauthenticated
 from plaza.core.sql import Sql
+from plaza.core.sql_events import add_events
 from plaza.core.username_locks import lock_username
 from plaza.sessions.model import SessionClient, SessionReplaced, Visit
 from plaza.sessions.session_finder import SessionCall, SessionFinder
+from plaza.shop.events import STREAM, OrderedItem, OrderPlaced
 from plaza.shop.items import Items, row_data
 from plaza.shop.keys import account_keys
 from plaza.shop.model import EmptyCart, Order, OutOfStock, cart_lines, price_text
@@ -141,6 +143,8 @@ class Checkout:
                 for row, qty in sold
             ]
             await tx.execute(insert(LINES), lines)
+            ordered = [OrderedItem(row.id, qty) for row, qty in sold]
+            await add_events(tx, STREAM, [OrderPlaced(id, visit.user, ordered)], now)
         items = [order_line(row.id, row.name, row.price, qty) for row, qty in sold]
         return Order(id, now / 1000, items, price_text(total)), [row_data(row) for row, _ in sold]
 

@@ -21,6 +21,7 @@ from plaza.sessions.sign_in import SignIn
 from plaza.shop import jobs, routes
 from plaza.shop.carts import Carts
 from plaza.shop.checkout import Checkout
+from plaza.shop.events import EVENTS
 from plaza.shop.invariants import INVARIANTS
 from plaza.shop.item_pages import Storefront
 from plaza.shop.item_pictures import ItemPictures
@@ -44,7 +45,7 @@ def build(core: Core) -> Parts:
     finder = SessionFinder(store, core.limiter)
     sessions = Sessions(finder, AccountLog(core.provided.security_log))
     rows, pages = RowCache(core.functions, row_loader(core.sql)), PageCache(core.functions)
-    items = Items(core.sql, rows, pages.purge, core.provided.pictures)
+    items = Items(core.sql, rows, pages.purge, core.clock, core.provided.pictures)
     orders = OrderHistory(core.sql)
     checkout = Checkout(core.sql, finder, items, orders, core.clock)
     item_views = ItemViews(core.functions, core.clock)
@@ -70,4 +71,4 @@ def build(core: Core) -> Parts:
     )
 
 
-DOMAIN = Domain(LIBRARY, [session_routes.route, routes.route], build, INVARIANTS)
+DOMAIN = Domain(LIBRARY, [session_routes.route, routes.route], build, INVARIANTS, EVENTS)

@@ -15,12 +15,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from plaza.caching.row_cache import RowCache
 from plaza.caching.row_store import CachedRow, LoadRows, RowData
 from plaza.core.auth import API, Actor
+from plaza.core.clock import Clock
 from plaza.core.errors import Invalid, NotFound
 from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Page, page_by_position
 from plaza.core.pictures import ITEM, Pictures, PictureUse, decode_pictures, encode_pictures
 from plaza.core.sql import Sql
+from plaza.core.sql_events import add_events
 from plaza.core.sql_paging import ids_in_table, newest_ids
+from plaza.shop.events import STREAM, ItemCreated, ItemUpdated
 from plaza.shop.model import (
     Item,
     ItemChange,
@@ -71,14 +74,15 @@ def row_data(row: Any) -> RowData:
 class Items:
     """The items of the shop."""
 
-    def __init__(self, sql: Sql, rows: RowCache, purge: Purge, pictures: Pictures | None = None) -> None:
+    def __init__(self, sql: Sql, rows: RowCache, purge: Purge, clock: Clock, pictures: Pictures | None = None) -> None:
         self._sql = sql
         self.rows = rows
         self._purge = purge
+        self._clock = clock
         self._pictures = pictures
 
-    async def create(self, new: NewItem, operation: str, actor: Actor = API) -> Item:
-        """Create an item. The same operation returns the same item."""
+    async def create(self, new: NewItem, operation: str, actor: Actor = API, *, origin: str = "") -> Item:
+        """Create an item. The same operation returns the same item. `origin` is that of the event."""
         values = {
             "name": clean_name(new.name),
             "description": new.description,
@@ -93,6 +97,8 @@ class Items:
             row = (await tx.execute(statement.returning(ITEMS))).one_or_none()
             if row is None:
                 row = (await tx.execute(select(ITEMS).where(ITEMS.c.operation == operation))).one()
+            else:
+                await add_events(tx, STREAM, [ItemCreated(row.id)], self._clock.now_ms(), origin)
             await self._add_use(tx, row.id, new.media)
         data = row_data(row)
         await self.rows.put(str(row.id), data)
@@ -111,6 +117,7 @@ class Items:
             if row is None:
                 raise _not_found(id)
             await self._add_use(tx, id, change.media or [])
+            await add_events(tx, STREAM, [ItemUpdated(id)], self._clock.now_ms())
         data = row_data(row)
         await self.refresh([data])
         return msgspec.convert(data, Item)

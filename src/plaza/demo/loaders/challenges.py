@@ -15,12 +15,22 @@ from typing import Any, Final
 from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plaza.challenges.model import CATEGORY_NAMES, day_number
+from plaza.challenges.events import (
+    STREAM,
+    ChallengeCreated,
+    ChallengeJoined,
+    ChallengePosted,
+    ChallengeReacted,
+    ChallengeTracked,
+)
+from plaza.challenges.model import CATEGORY_NAMES, day_number, iso_date
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.readable_rows import BATCH
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION, TRACKING
+from plaza.core.events import EventData
 from plaza.core.sequences import chunks
 from plaza.core.sql import Sql
+from plaza.core.sql_events import add_events
 from plaza.demo.generator import HOUR_MS, CommunityPlan
 from plaza.demo.phrases import fill_slots, read_texts, topic
 from plaza.demo.users import DAY_MS
@@ -54,6 +64,7 @@ class ChallengesLoader:
     async def load(self, batch: int, size: int) -> int:
         generated = [self._generate(n) for n in range(batch * size, min((batch + 1) * size, self._count))]
         async with self._sql.begin() as tx:
+            known = await self._ids(tx, CHALLENGE, [challenge.operation for challenge in generated])
             ids = await self._insert_and_get_ids(tx, CHALLENGE, [challenge.row for challenge in generated])
             members = [row for challenge in generated for row in self._members(challenge, ids)]
             tracked = [row for challenge in generated for row in self._tracked(challenge, ids)]
@@ -65,6 +76,11 @@ class ChallengesLoader:
                 row for challenge, rows in posts_by_challenge for row in self._reactions(challenge, rows, posts)
             ]
             await self._insert(tx, REACTION, reactions)
+            post_rows = [{**row, "id": posts[row["operation"]]} for _, rows in posts_by_challenge for row in rows]
+            created = [{**challenge.row, "id": ids[challenge.operation]} for challenge in generated]
+            # A challenge that exists was loaded with all its rows.
+            events = _events(set(ids.values()) - set(known.values()), created, members, tracked, post_rows, reactions)
+            await add_events(tx, STREAM, events, self._projections.clock.now_ms(), "import")
         await self._projections.update_challenges(list(ids.values()))
         await self._projections.update_posts(list(posts.values()))
         await self._projections.contributions.update({row["username"] for row in tracked})
@@ -145,8 +161,12 @@ class ChallengesLoader:
     async def _insert_and_get_ids(self, tx: AsyncConnection, table: Table, rows: Rows) -> dict[str, int]:
         """Insert rows that have an operation id, and return their ids by it."""
         await self._insert(tx, table, rows)
+        return await self._ids(tx, table, [row["operation"] for row in rows])
+
+    async def _ids(self, tx: AsyncConnection, table: Table, operations: Sequence[str]) -> dict[str, int]:
+        """Return the ids of the rows that exist, by operation id."""
         ids: dict[str, int] = {}
-        for some in chunks([row["operation"] for row in rows], BATCH):
+        for some in chunks(operations, BATCH):
             found = await tx.execute(select(table.c.operation, table.c.id).where(table.c.operation.in_(some)))
             ids |= {row.operation: row.id for row in found}
         return ids
@@ -154,6 +174,27 @@ class ChallengesLoader:
     async def _insert(self, tx: AsyncConnection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
         if rows:
             await tx.execute(self._sql.insert(table).on_conflict_do_nothing(), list(rows))
+
+
+def _events(
+    new: set[int], created: Rows, members: Rows, tracked: Rows, posts: Rows, reactions: Rows
+) -> list[EventData]:
+    """Return the events of new challenges and their rows, in the order in which they could have happened."""
+    authors = {row["id"]: row["username"] for row in posts}
+
+    def of_new(rows: Rows) -> Rows:
+        return [row for row in rows if row["challenge_id"] in new]
+
+    return [
+        *(ChallengeCreated(row["id"], row["creator"]) for row in created if row["id"] in new),
+        *(ChallengeJoined(row["challenge_id"], row["username"]) for row in of_new(members)),
+        *(ChallengeTracked(row["challenge_id"], row["username"], iso_date(row["day"])) for row in of_new(tracked)),
+        *(ChallengePosted(row["challenge_id"], row["id"], row["username"]) for row in of_new(posts)),
+        *(
+            ChallengeReacted(row["challenge_id"], row["post_id"], authors[row["post_id"]], row["username"], True)
+            for row in of_new(reactions)
+        ),
+    ]
 
 
 def _operation(plan: CommunityPlan, what: str, n: int) -> str:

@@ -32,9 +32,15 @@ class LiveLoader:
             await valkey.call("ZADD", LIVE_AWAKE(), "GT", self._plan.anchor_ms, EVENT)
             return 0
         clock = ManualClock(self._plan.anchor_ms)
-        live = LiveService(self._functions, self._settings, clock)
+        live = LiveService(self._functions, self._settings, clock, origin="import")
         await live.declare(EVENT, EventDeclaration(event["title"], list(SESSIONS), list(GROUPS)))
         audience = AudienceSimulation(
-            self._functions, self._settings, EVENT, viewers=event["viewers"], minutes=event["minutes"], seed=1
+            self._functions,
+            self._settings,
+            EVENT,
+            viewers=event["viewers"],
+            minutes=event["minutes"],
+            seed=1,
+            origin="import",
         )
         return (await audience.run(clock)).beats

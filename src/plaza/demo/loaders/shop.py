@@ -17,7 +17,9 @@ class ShopLoader:
     async def load(self, batch: int, size: int) -> int:
         stock = read_texts("shop")["items"][batch * size : (batch + 1) * size]
         for place, (name, price, qty, views, description) in enumerate(stock, batch * size):
-            item = await self._items.create(NewItem(name, description, price, qty), f"demo item {place}")
+            item = await self._items.create(
+                NewItem(name, description, price, qty), f"demo item {place}", origin="import"
+            )
             # The item starts with this many views; later views add to them.
             await self._valkey.call("ZADD", ITEM_VIEWS(), "NX", -views, item.id)
         return len(stock)

@@ -37,12 +37,22 @@ local function has_place(entry)
   return entry and string.match(entry, '\n(.*)') ~= '#'
 end
 
+-- Emits 'viewing.started', or 'viewing.ended' if it has an end. `e.event` and `e.origin` are set by the command.
+local function emit_viewing(type, e, user, place, start, stop)
+  local parts = split(place, '#')
+  local data = {event = e.event, viewer = user, location = parts[2] or parts[1], started_at = start, ended_at = stop}
+  if parts[2] then data.session = parts[1] end
+  emit(type, e.event, data, e.origin)
+end
+
 -- Adds an ended viewing session to those that the worker writes to SQL. Returns whether it was not there yet.
 local function finish_viewing(e, user, place, start, stop)
   start, stop = to_ms(start), to_ms(stop)
   if not start then return false end
   stop = math.max(start, stop or start)
-  return redis.call('ZADD', e.finished, stop, user .. '#' .. text(start) .. '#' .. place) == 1
+  if redis.call('ZADD', e.finished, stop, user .. '#' .. text(start) .. '#' .. place) == 0 then return false end
+  emit_viewing('viewing.ended', e, user, place, start, stop)
+  return true
 end
 
 -- Why a heartbeat may not create an undeclared event: the ARGV `refusal` of `beat`.
@@ -124,6 +134,7 @@ local function continue_viewing(e, v, open, entry, window)
     if v.session ~= '' then redis.call('SADD', e.sessions, v.session) end
   end
   if not continues then redis.call('ZADD', e.starts, v.at, v.user) end
+  emit_viewing('viewing.started', e, v.user, v.place, continues and score_ms(e.starts, v.user) or v.at)
   redis.call('ZADD', e.ends, v.at, v.user)
   redis.call('HINCRBY', e.info, 'logins', 1)
   if #open > MAX_OPEN_PLACES then
@@ -183,7 +194,7 @@ end
 
 -- A heartbeat's ARGV: event, session ('' for none), location, user, now, address, country, groups (joined by '#'),
 -- 1 if the groups come from the token, interval, min window, 1 if only declared events are accepted, why the event must
--- not be new (see REFUSALS; '' if it may).
+-- not be new (see REFUSALS; '' if it may), the origin of events ('' for none).
 local function read_heartbeat(args)
   local session, location = args[2], args[3]
   return {
@@ -201,6 +212,7 @@ local function read_heartbeat(args)
     min_window = tonumber(args[11]),
     only_declared = args[12] == '1',
     refusal = args[13],
+    origin = args[14] ~= '' and args[14] or nil,
   }
 end
 
@@ -212,7 +224,9 @@ command('beat', function(keys, args)
   local s = keys[16] and read_audience(keys, 16, 'session')
   local info = s and read_info(s)
   if s then require_owner(info.event, v.event) end
-  local alive, is_new = event_heartbeat(read_event(keys), v)
+  local e = read_event(keys)
+  e.event, e.origin = v.event, v.origin
+  local alive, is_new = event_heartbeat(e, v)
   return {alive, s and session_heartbeat(s, v, info) or -1, is_new, table.concat(v.groups, '#')}
 end)
 
@@ -257,10 +271,12 @@ end
 
 -- leave: end a viewer's viewing session at a place now, or at their last heartbeat if that is longer ago than the
 -- window. They leave the event unless they watch at another place too.
--- KEYS as beat   ARGV event, session, location, user, now, min window   Reply {ended, left the session}
+-- KEYS as beat   ARGV event, session, location, user, now, min window, origin of the event ('' for none)
+-- Reply {ended, left the session}
 command('leave', function(keys, args)
   local e, v = read_event(keys), {event = args[1], session = args[2], user = args[4], at = now(args[5])}
   local min_window = tonumber(args[6])
+  e.event, e.origin = v.event, args[7] ~= '' and args[7] or nil
   v.place = v.session ~= '' and v.session .. '#' .. args[3] or args[3]
   local details, open, entry = read_viewer(e, v.user)
   local position = index_of(open, v.place)
@@ -294,24 +310,29 @@ command('session_leave', function(keys, args)
 end)
 
 -- declare: set an event's title and add sessions.
--- KEYS info, sessions; on one server also each session's info   ARGV event, now, title ('=…', '' to keep), session …
+-- KEYS info, sessions; on one server also each session's info
+-- ARGV event, now, title ('=…', '' to keep), origin of the event ('' for none), session …
 -- Reply {title or false, sessions}
 command('declare', function(keys, args)
-  local event, at, title = args[1], now(args[2]), args[3]
+  local event, at, title, origin = args[1], now(args[2]), args[3], args[4] ~= '' and args[4] or nil
   local new_sessions = 0
-  for i = 4, #args do
-    if keys[i - 1] then require_owner(redis.call('HGET', keys[i - 1], 'event'), event) end
+  for i = 5, #args do
+    if keys[i - 2] then require_owner(redis.call('HGET', keys[i - 2], 'event'), event) end
     new_sessions = new_sessions + 1 - redis.call('SISMEMBER', keys[2], args[i])
   end
   if redis.call('SCARD', keys[2]) + new_sessions > MAX_SESSIONS then
     fail('too_many_places', 'This event has too many sessions. Declare fewer.', {field = 'sessions'})
   end
-  redis.call('HSET', keys[1], 'declared', 1)
-  if title ~= '' then redis.call('HSET', keys[1], 'title', string.sub(title, 2)) end
-  for i = 4, #args do
-    redis.call('SADD', keys[2], args[i])
-    if keys[i - 1] then redis.call('HSET', keys[i - 1], 'event', event, 'declared', 1) end
+  local changed = redis.call('HSET', keys[1], 'declared', 1) == 1 or new_sessions > 0
+  if title ~= '' then
+    changed = changed or redis.call('HGET', keys[1], 'title') ~= string.sub(title, 2)
+    redis.call('HSET', keys[1], 'title', string.sub(title, 2))
   end
+  for i = 5, #args do
+    redis.call('SADD', keys[2], args[i])
+    if keys[i - 2] then redis.call('HSET', keys[i - 2], 'event', event, 'declared', 1) end
+  end
+  if changed then emit('event.declared', event, {event = event}, origin) end
   project('known', event, at)
   return {redis.call('HGET', keys[1], 'title'), redis.call('SMEMBERS', keys[2])}
 end)

@@ -45,16 +45,18 @@ command('follow', function(keys, args)
 end)
 
 -- open: count viewing sessions of another service that are under way: the viewers are at the place from now on.
--- KEYS the event's 15   ARGV place, viewer, start, …
+-- KEYS the event's 15   ARGV event, place, viewer, start, …
 command('open', function(keys, args)
-  local e, place = read_event(keys), args[1]
-  for i = 2, #args, 2 do
+  local e, place = read_event(keys), args[2]
+  e.event = args[1]
+  for i = 3, #args, 2 do
     local user, start = args[i], score_ms(e.starts, args[i])
     local details, open, entry = read_viewer(e, user)
     if details and start == tonumber(args[i + 1]) and #open < MAX_OPEN_PLACES and not index_of(open, place) then
       table.insert(open, 1, place)
       write_viewer(e, user, details, open, place, entry)
       redis.call('HINCRBY', e.info, 'logins', 1)
+      emit_viewing('viewing.started', e, user, place, start)
     end
   end
 end)
@@ -85,11 +87,12 @@ command('add_place', function(keys, args)
 end)
 
 -- sweep: finish a batch of viewing sessions at a place whose window has passed, oldest first.
--- KEYS the event's 15   ARGV place, position, now, min window, batch
+-- KEYS the event's 15   ARGV place, position, now, min window, batch, event
 -- Reply {number read, position, unreadable, viewer, start, end, …}; the viewers are those that Plaza does not count at
 -- the place: their viewing sessions are in SQL already, or another service's
 command('sweep', function(keys, args)
   local e, place, at, batch = read_event(keys), args[1], now(args[3]), tonumber(args[5])
+  e.event = args[6]
   -- A second of grace, because the clocks of two processes can differ.
   local limit = at - window_at(read_info(e).window, at, tonumber(args[4])) - 1000
   local first = index_after(e.ends, args[2])
@@ -115,11 +118,12 @@ command('sweep', function(keys, args)
 end)
 
 -- finish_external: finish viewing sessions of another service, which are not in SQL.
--- KEYS the event's 13   ARGV place, viewer, start, end, …
+-- KEYS the event's 13   ARGV event, place, viewer, start, end, …
 command('finish_external', function(keys, args)
   local e = read_event(keys)
-  for i = 2, #args, 3 do
-    if finish_viewing(e, args[i], args[1], args[i + 1], args[i + 2]) then redis.call('HINCRBY', e.info, 'logins', 1) end
+  e.event = args[1]
+  for i = 3, #args, 3 do
+    if finish_viewing(e, args[i], args[2], args[i + 1], args[i + 2]) then redis.call('HINCRBY', e.info, 'logins', 1) end
   end
 end)
 

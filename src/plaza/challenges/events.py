@@ -1,0 +1,69 @@
+"""The events of challenges. They are added to the transaction that writes the rows."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Final
+
+from msgspec import Meta
+
+from plaza.core.events import EventData
+
+STREAM: Final = "challenges"
+
+Username = Annotated[str, Meta(description="The member's username.")]
+PostId = Annotated[int, Meta(description="Id of the post in the challenge.")]
+
+
+class ChallengeEvent(EventData):
+    subject: ClassVar[str] = "challenge"
+    challenge: Annotated[int, Meta(description="Id of the challenge.")]
+
+
+class ChallengeCreated(ChallengeEvent):
+    """A challenge was created."""
+
+    type: ClassVar[str] = "challenge.created"
+    creator: Annotated[str, Meta(description="Username of its creator.")]
+
+
+class ChallengeJoined(ChallengeEvent):
+    """A user joined a challenge."""
+
+    type: ClassVar[str] = "challenge.joined"
+    username: Username
+
+
+class ChallengeLeft(ChallengeEvent):
+    """A user left a challenge, or the account was deleted."""
+
+    type: ClassVar[str] = "challenge.left"
+    username: Username
+
+
+class ChallengeTracked(ChallengeEvent):
+    """A member tracked a day of progress."""
+
+    type: ClassVar[str] = "challenge.tracked"
+    username: Username
+    date: Annotated[str, Meta(description="The tracked day, `YYYY-MM-DD`.")]
+
+
+class ChallengePosted(ChallengeEvent):
+    """A member posted in a challenge."""
+
+    type: ClassVar[str] = "challenge.posted"
+    post: PostId
+    username: Username
+
+
+class ChallengeReacted(ChallengeEvent):
+    """A user reacted to a post in a challenge, or took the reaction back."""
+
+    type: ClassVar[str] = "challenge.reacted"
+    post: PostId
+    author: Annotated[str, Meta(description="Username of the post's author.")]
+    username: Annotated[str, Meta(description="Username of the user who reacted.")]
+    reacted: Annotated[bool, Meta(description="Whether there is a reaction from now on.")]
+
+
+EVENTS = (ChallengeCreated, ChallengeJoined, ChallengeLeft, ChallengeTracked, ChallengePosted, ChallengeReacted)

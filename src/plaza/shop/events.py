@@ -1,0 +1,50 @@
+"""The events of the shop. They are added to the transaction that writes the rows."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Final
+
+from msgspec import Meta, Struct
+
+from plaza.core.events import EventData
+
+STREAM: Final = "shop"
+
+ItemId = Annotated[int, Meta(description="Id of the item.")]
+
+
+class ItemEvent(EventData):
+    subject: ClassVar[str] = "item"
+    item: ItemId
+
+
+class ItemCreated(ItemEvent):
+    """An item was added to the shop."""
+
+    type: ClassVar[str] = "item.created"
+
+
+class ItemUpdated(ItemEvent):
+    """An admin changed an item. Orders, which only lower its stock, do not count."""
+
+    type: ClassVar[str] = "item.updated"
+
+
+class OrderedItem(Struct, forbid_unknown_fields=True):
+    """A line of an order."""
+
+    item: ItemId
+    qty: Annotated[int, Meta(description="Ordered pieces.")]
+
+
+class OrderPlaced(EventData):
+    """A customer placed an order, and the stock was taken."""
+
+    type: ClassVar[str] = "order.placed"
+    subject: ClassVar[str] = "order"
+    order: Annotated[int, Meta(description="Id of the order.")]
+    username: Annotated[str | None, Meta(description="The customer's username; null for a guest.")]
+    items: list[OrderedItem]
+
+
+EVENTS = (ItemCreated, ItemUpdated, OrderPlaced)

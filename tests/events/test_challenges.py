@@ -1,0 +1,72 @@
+"""Each operation of challenges emits its event; one that changes nothing emits none."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from plaza.app import Plaza
+from plaza.challenges.events import EVENTS
+from plaza.challenges.model import AlreadyJoined, AlreadyTracked, NewChallenge, NewChallengePost, NewTracking
+from plaza.challenges.personal_data import ChallengesPersonalData
+from plaza.challenges.posts import ChallengePosts
+from plaza.challenges.service import Challenges
+from plaza.core.auth import Actor
+from tests.events.recorder import PRIVATE, EventRecorder
+
+ANA, BEN = Actor("ana", "user"), Actor("ben", "user")
+
+
+async def test_every_type_is_emitted(plaza: Plaza, redis_client: Any) -> None:
+    challenges, posts = plaza.get(Challenges), plaza.get(ChallengePosts)
+    recorder = EventRecorder(plaza, redis_client)
+    for _ in range(2):  # the same operation again
+        id = (await challenges.create(ANA, NewChallenge(PRIVATE, 1, True, 21), "create")).id
+    await recorder.expect(("challenge.created", {"challenge": id, "creator": "ana"}))
+    member = {"challenge": id, "username": "ana"}
+    for _ in range(2):
+        with contextlib.suppress(AlreadyJoined):
+            await challenges.join(ANA, id)
+    await recorder.expect(("challenge.joined", member))
+    for _ in range(2):
+        with contextlib.suppress(AlreadyTracked):
+            tracked = await challenges.track(ANA, id, NewTracking())
+    await recorder.expect(("challenge.tracked", {**member, "date": tracked.date}))
+    for _ in range(2):
+        post = (await posts.post(ANA, id, NewChallengePost(PRIVATE), "post")).id
+    await recorder.expect(("challenge.posted", {**member, "post": post}))
+    reaction = {"challenge": id, "post": post, "author": "ana", "username": "ben"}
+    for _ in range(2):
+        await posts.react(BEN, post)
+    await recorder.expect(("challenge.reacted", {**reaction, "reacted": True}))
+    for _ in range(2):
+        await posts.remove_reaction(BEN, post)
+    await recorder.expect(("challenge.reacted", {**reaction, "reacted": False}))
+    await challenges.leave(ANA, id)
+    await recorder.expect(("challenge.left", member))
+    assert recorder.types == {event_type.type for event_type in EVENTS}
+
+
+async def test_renaming_and_deletion_move_and_end_what_a_user_has(plaza: Plaza, redis_client: Any) -> None:
+    challenges, posts = plaza.get(Challenges), plaza.get(ChallengePosts)
+    recorder, personal_data = EventRecorder(plaza, redis_client), ChallengesPersonalData(challenges._projections)
+    id = (await challenges.create(ANA, NewChallenge("Run", 1, True, 21), "create")).id
+    for actor in (ANA, BEN):
+        await challenges.join(actor, id)
+    post = (await posts.post(ANA, id, NewChallengePost("Ran"), "post")).id
+    await posts.react(BEN, post)
+    await recorder.new_events()
+    await personal_data.rename("ben", "zoe")
+    reaction = {"challenge": id, "post": post, "author": "ana"}
+    await recorder.expect(
+        ("challenge.left", {"challenge": id, "username": "ben"}),
+        ("challenge.joined", {"challenge": id, "username": "zoe"}),
+        ("challenge.reacted", {**reaction, "username": "ben", "reacted": False}),
+        ("challenge.reacted", {**reaction, "username": "zoe", "reacted": True}),
+        origin="rename",
+    )
+    await personal_data.delete("zoe")
+    await recorder.expect(
+        ("challenge.left", {"challenge": id, "username": "zoe"}),
+        ("challenge.reacted", {**reaction, "username": "zoe", "reacted": False}),
+    )
