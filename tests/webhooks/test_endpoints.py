@@ -148,6 +148,20 @@ async def test_a_failed_test_is_shown_and_listed(admin: WebhookAdmin, receiver: 
     assert (delivery["status"], delivery["type"], delivery["attempts"]) == ("failed", "webhook.test", 1)
 
 
+async def test_deliveries_are_paged_latest_first(admin: WebhookAdmin, receiver: Receiver) -> None:
+    id = (await admin.create(receiver.url))["id"]
+    for _ in range(3):
+        await admin.call("POST", f"/{id}/test")
+    sent = [event["id"] for event in receiver.events()]
+    first = await admin.call("GET", f"/{id}/deliveries?limit=2")
+    await admin.call("POST", f"/{id}/test")
+    cursor = first["pagination"]["next_cursor"]
+    second = await admin.call("GET", f"/{id}/deliveries?limit=2&cursor={cursor}")
+    assert [each["event"] for each in first["deliveries"] + second["deliveries"]] == sent[::-1]
+    assert second["pagination"]["next_cursor"] is None
+    await admin.call("GET", f"/{'0' * 16}/deliveries", 404)
+
+
 async def test_the_creators_name_is_exported_renamed_and_deleted(plaza: Plaza, redis_client: Any) -> None:
     webhooks = plaza.get(Webhooks)
     personal = WebhooksPersonalData(plaza.core.functions, webhooks)
@@ -175,13 +189,13 @@ async def test_the_audit_repairs_the_index_and_leftovers(plaza: Plaza, admin: We
     await redis_client.hset(WEBHOOKS(), mapping={id: 99, "0" * 16: 1})
     await redis_client.zadd(WEBHOOK_ATTEMPTS("1" * 16), {"1-1": 1})
     await redis_client.zadd(WEBHOOK_ATTEMPTS(id), {"2-2": 1})
-    report = await plaza.get(Audits).run(REPAIR)
+    report = await plaza.get(Audits).run()
     assert {(group.family, group.rule) for group in report.groups} == {
         ("webhooks", "reference"),
         ("webhook:<webhook>", "index"),
         ("webhook:<webhook>:attempts", "orphan"),
         ("webhook:<webhook>:attempts", "order"),
     }
-    assert report.left == []
+    assert (await plaza.get(Audits).run(REPAIR)).left == []
     assert list(await redis_client.hgetall(WEBHOOKS())) == [id]
     assert (await admin.call("GET", f"/{id}"))["url"] == URL

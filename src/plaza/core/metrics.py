@@ -172,7 +172,7 @@ WEBHOOK_DURATION = Histogram(
 )
 WEBHOOK_DROPPED = Counter(
     "plaza_webhook_events_dropped_total",
-    "Events that a full queue of a webhook endpoint lost, or that were trimmed before they were read.",
+    "Events that a webhook endpoint did not get: its queue was full, or they had waited for a week.",
     registry=REGISTRY,
 )
 WEBHOOK_ENDPOINTS = Gauge(

@@ -136,12 +136,13 @@ class Courier:
 
 
 async def _keep_running(run: Callable[[], Awaitable[None]]) -> None:
-    """Run something without end, again while Valkey is not available."""
+    """Run something again and again. After an error, or while Valkey is not available, with a pause."""
     while True:
         try:
             await run()
         except Unavailable as error:
             log.warning("webhooks_waiting", error=str(error))
+            await asyncio.sleep(PAUSE_SECONDS)
         except Exception as error:
-            log.error("webhook_task_restarting", exc_info=error)
-        await asyncio.sleep(PAUSE_SECONDS)
+            log.error("webhooks_restarting", exc_info=error)
+            await asyncio.sleep(PAUSE_SECONDS)

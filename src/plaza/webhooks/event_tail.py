@@ -52,13 +52,11 @@ class EventTail:
         self._positions: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Queue events as they come. Raises `Unavailable` when Valkey is; the caller then calls it again."""
+        """Queue events as they come, while an endpoint is enabled. Raises `Unavailable` when Valkey is."""
+        await self._directory.has_enabled.wait()
+        await self._restore_positions()
         async with self._valkey.blocking() as connection:
-            await self._restore_positions()
-            while True:
-                if not self._directory.has_enabled.is_set():
-                    await self._directory.has_enabled.wait()
-                    await self._restore_positions()
+            while self._directory.has_enabled.is_set():
                 await self._read(connection)
 
     async def _restore_positions(self) -> None:
@@ -69,6 +67,15 @@ class EventTail:
         self._positions = {
             key: max(position or "0-0", wanted, key=_order) for key, position in zip(self._names, stored, strict=True)
         }
+        await self._report_lost_events()
+
+    async def _report_lost_events(self) -> None:
+        """Events can be trimmed while no worker runs for days. They cannot be sent any more."""
+        found = await self._valkey.batch([("XINFO", "STREAM", key) for key in self._names], return_errors=True)
+        for (key, name), state in zip(self._names.items(), found, strict=True):
+            if isinstance(state, dict) and _order(state["max-deleted-entry-id"]) > _order(self._positions[key]):
+                log.error("webhooks_fell_behind", stream=key, position=self._positions[key])
+                metrics.EVENTS_BEHIND.labels(name, "webhooks").inc()
 
     async def _read(self, connection: BlockingConnection) -> None:
         block = ("BLOCK", round(BLOCK_SECONDS * 1000))
