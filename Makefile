@@ -10,7 +10,7 @@ run: install
 	@exec $(BIN)/plaza serve
 
 # Two processes, one test file each at a time: most tests wait for servers, and each process starts its own.
-test: .venv/.test-ready .venv/.browser-ready tests/upstash/node_modules/.ready tests/oidc/node_modules/.ready tests/sdk/node_modules/.ready check
+test: .venv/.test-ready .venv/.browser-ready tests/upstash/node_modules/.ready tests/oidc/node_modules/.ready tests/sdk/node_modules/.ready tests/events/node_modules/.ready check
 	$(BIN)/python -m pytest -p xdist -n 2 --dist loadfile
 
 # The checks that need no server: style, types, imports between packages, terms, class names.

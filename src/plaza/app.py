@@ -24,6 +24,7 @@ from plaza.core.auth import Auth
 from plaza.core.clock import Clock
 from plaza.core.domain import Core, Domain, Parts, build_domains
 from plaza.core.event_trimming import EventTrimming
+from plaza.core.events import EventData
 from plaza.core.functions import Functions
 from plaza.core.health import System
 from plaza.core.http import meta_routes
@@ -127,6 +128,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             explain_error=services[WrongTypeReporter].explain,
             draining=draining,
             security_log=services.get(SqlSecurityLog),
+            event_types=event_types(domains),
         )
         try:
             yield Plaza(core, app, jobs, services)
@@ -212,6 +214,11 @@ def catalogues(domains: Sequence[Domain] = DOMAINS) -> list[Catalogue]:
     """Return the keys of Plaza, by domain."""
     above = () if not _shows_pages(domains) else (demo.CATALOGUE,)
     return [keys.CATALOGUE, AUDIT_KEYS, *(domain.catalogue for domain in domains), *above]
+
+
+def event_types(domains: Sequence[Domain] = DOMAINS) -> dict[str, Sequence[type[EventData]]]:
+    """Return the types of events, by the domain that emits them."""
+    return {domain.name: domain.events for domain in domains if domain.events}
 
 
 def routes_of(domains: Sequence[Domain]) -> list[Routes]:

@@ -3,7 +3,7 @@
     python -m plaza.docgen docs            # writes the pages into docs/
     python -m plaza.docgen openapi.json    # writes the OpenAPI document
 
-A test compares each page with its file, so a new setting, command, route, metric or key fails the test until
+A test compares each page with its file, so a new setting, command, route, metric, key or event fails the test until
 `make docs` is run. So does a route without a summary.
 """
 
@@ -16,8 +16,8 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
-from plaza import __version__
-from plaza.app import catalogues, route_groups
+from plaza import __version__, event_docs
+from plaza.app import catalogues, event_types, route_groups
 from plaza.cli import parser
 from plaza.core import metrics
 from plaza.core.http.access import ADMIN, USER
@@ -38,6 +38,7 @@ def pages() -> dict[str, str]:
         "routes.md": routes_page(route_groups()),
         "metrics.md": metrics.markdown(),
         "keys.md": keys.markdown(catalogues()),
+        "events.md": event_docs.page(event_types(), GENERATED),
     }
 
 

@@ -15,6 +15,7 @@ import structlog
 
 from plaza import __version__
 from plaza.core import metrics
+from plaza.core.asyncapi import EventTypes, describe_events
 from plaza.core.auth import Auth
 from plaza.core.errors import BadRequest, MethodNotAllowed, NotFound, PlazaError
 from plaza.core.http import meta_routes
@@ -301,20 +302,24 @@ def make_app(
     explain_error: ExplainError = unexplained,
     draining: asyncio.Event | None = None,
     security_log: SecurityLog | None = None,
+    event_types: EventTypes | None = None,
 ) -> App:
-    """The ASGI application of these routes, with `/openapi.json`, `/docs` and `/metrics`.
+    """The ASGI application of these routes, with `/openapi.json`, `/asyncapi.json`, `/docs` and `/metrics`.
 
     - `services`: what handlers take by type.
     - `error_formats`: the format of errors for paths without a route, by the first path segment.
     - `pages`, `viewer_auth`: identify callers of routes that take the session cookie or a viewer token.
     - `explain_error`: finds the cause of an error that needs a lookup.
     - `security_log`: records the writes of admins.
+    - `event_types`: for `/asyncapi.json`.
     - `draining`: set by `App.drain`, for others that need to know.
     """
     groups = (*routes, meta_routes.routes_for(settings.metrics_access))
     require_unique_operation_ids(route for group in groups for route in group.routes)
     bound_routes: list[BoundRoute] = []
-    api_docs = ApiDocs(lambda: describe(groups, bound_routes, __version__))
+    api_docs = ApiDocs(
+        lambda: describe(groups, bound_routes, __version__), lambda: describe_events(event_types or {}, __version__)
+    )
     provided = {**(services or {}), ApiDocs: api_docs, MetricsCache: MetricsCache()}
     bound_routes += [BoundRoute(route, provided, settings) for group in groups for route in group.routes]
     active_limiter = limiter if settings.rate_limits else None

@@ -59,10 +59,11 @@ def _cached_file(file: Traversable) -> CachedFile:
 
 
 class ApiDocs:
-    """The OpenAPI document and the page that shows it, with its scripts and styles."""
+    """The OpenAPI and AsyncAPI documents, and the page that shows the first, with its scripts and styles."""
 
-    def __init__(self, describe: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, describe: Callable[[], dict[str, Any]], describe_events: Callable[[], dict[str, Any]]) -> None:
         self._describe = describe
+        self._describe_events = describe_events
         folder = files("plaza.web") / "docs"
         self.files = {file.name: _cached_file(file) for file in folder.iterdir() if file.is_file()}
         self.page = self.files.pop("index.html")
@@ -70,6 +71,10 @@ class ApiDocs:
     @cached_property
     def openapi(self) -> CachedFile:
         return CachedFile(encode(self._describe()), JSON)
+
+    @cached_property
+    def asyncapi(self) -> CachedFile:
+        return CachedFile(encode(self._describe_events()), JSON)
 
 
 class MetricsCache:
@@ -106,6 +111,12 @@ def routes_for(metrics_access: MetricsAccess) -> Routes:
 async def get_openapi(request: Request, documents: ApiDocs) -> Response[dict[str, Any]]:
     """Get this OpenAPI document."""
     return documents.openapi.response(request)
+
+
+@route.get("/asyncapi.json", access=PUBLIC, limit=None)
+async def get_asyncapi(request: Request, documents: ApiDocs) -> Response[dict[str, Any]]:
+    """Get the AsyncAPI document: every event type with its data."""
+    return documents.asyncapi.response(request)
 
 
 @route.get("/docs", access=PUBLIC, limit=None, in_openapi=False, ignores_unknown_query=True)
