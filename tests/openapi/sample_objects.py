@@ -31,7 +31,10 @@ from plaza.live.model import SessionId as LiveSessionId
 from plaza.sessions.model import SessionId
 from plaza.shop.model import ItemId
 from plaza.social.model import CommentId, PostId
-from plaza.webhooks.model import WebhookId
+from plaza.webhooks.cloud_events import OutgoingEvent
+from plaza.webhooks.delivery_queue import DeliveryQueue
+from plaza.webhooks.http_client import SendOutcome
+from plaza.webhooks.model import DeliveryId, WebhookId
 from tests.accounts.authenticator import Authenticator
 from tests.media.images import picture
 
@@ -232,6 +235,15 @@ async def create_webhook(sample: SampleObjects) -> Any:
     return (await sample.send("POST", "/webhooks", body, as_admin=True))["id"]
 
 
+async def create_failed_delivery(sample: SampleObjects) -> Any:
+    webhook, queue = await sample.replace(example_of(WebhookId)), DeliveryQueue(sample.plaza.core.functions)
+    event = OutgoingEvent("1-0", "social-1-0", "post.liked", "1", False, b"{}")
+    await queue.add(webhook, "events:social", "1-0", [event])
+    (queued,) = await queue.waiting(webhook, "0-0", 1)
+    await queue.failed(webhook, queued.after_attempt(1).due_again(2), SendOutcome(500, "", 3), 1, 0)
+    return queued.delivery
+
+
 async def create_picture(sample: SampleObjects) -> Any:
     """A picture that everyone may see, because it is an avatar."""
     response = await sample.http.post("/media", files={"file": ("a.png", picture())}, headers=sample.token)
@@ -269,6 +281,7 @@ SAMPLES: dict[Any, Callable[[SampleObjects], Awaitable[Any]]] = {
     example_of(ItemId): create_item,
     example_of(SessionId): start_session,
     example_of(WebhookId): create_webhook,
+    example_of(DeliveryId): create_failed_delivery,
     example_of(PictureId): create_picture,
 }
 
