@@ -1,4 +1,4 @@
-"""Deleting an account needs its password, and some usernames cannot be registered."""
+"""Deleting an account needs its password, some usernames are reserved, and a block does not stop moderation."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from plaza.core.auth import API
+from plaza.core.auth import API, Actor
 from plaza.social.keys import USER
-from plaza.social.model import Registration
+from plaza.social.model import NewComment, Registration
 from tests.social.conftest import ADMIN, Social
 
 PASSWORD = "correct horse"
@@ -52,3 +52,31 @@ async def test_a_reserved_username_cannot_be_registered(
     assert (refused.status_code, refused.json()["field"]) == (422, "username")
     synced = await http.post("/sync/users", json=[{"username": name}], headers=social.token(API))
     assert synced.json()["results"][0]["status"] == "created", "another system may have such users"
+
+
+async def test_a_block_does_not_hide_a_user_from_an_admins_moderation(
+    social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor
+) -> None:
+    admin = await social.create_user("rita", "admin")
+    post = await social.post(bob, "rude #words")
+    comment = await social.comments.create(bob, post.id, NewComment("rude"))
+    for other in (admin, ana):
+        await social.relations.block(bob, other.name)
+
+    async def statuses(actor: Actor) -> set[int]:
+        paths = ("/users/bob", f"/posts/{post.id}", f"/posts/{post.id}/likes", f"/posts/{post.id}/comments")
+        return {(await http.get(path, headers=social.token(actor))).status_code for path in paths}
+
+    async def listed(actor: Actor) -> list[bool]:
+        paths = ("/users/bob/posts", "/feed/explore", "/feed/hashtag/words", "/search/users/newest")
+        answers = [await http.get(path, headers=social.token(actor)) for path in paths]
+        return [answer.status_code == 200 and "bob" in answer.text for answer in answers]
+
+    assert (await statuses(admin), await listed(admin)) == ({200}, [True] * 4)
+    assert (await statuses(ana), any(await listed(ana))) == ({404}, False)
+    assert (await http.patch(f"/posts/{post.id}/ban", headers=social.token(admin))).status_code == 200
+    assert (await http.delete(f"/posts/{post.id}/ban", headers=social.token(admin))).status_code == 200
+    assert (await http.delete(f"/comments/{comment.id}", headers=social.token(admin))).status_code == 200
+    assert (await http.put("/users/bob/suspension", headers=social.token(admin))).status_code == 200
+    refused = await http.post(f"/posts/{post.id}/like", headers=social.token(admin))
+    assert refused.status_code == 404, "a block still protects from what is not moderation"

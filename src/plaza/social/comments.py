@@ -66,7 +66,7 @@ class Comments:
     async def _require_shown(self, viewer: str, id: str) -> None:
         """Refuse a reply to a comment that a block hides from the caller. Two round trips, on a cluster only."""
         author = await self.valkey.call("HGET", COMMENT(id), "username")
-        if author is None or await self.posts.users.hidden_from(viewer, [author]):
+        if author is None or await self.posts.users.blocked_either_way(viewer, [author]):
             raise _no_such_parent()
 
     async def get(self, viewer: Actor | None, id: str) -> Comment:
@@ -131,7 +131,7 @@ class Comments:
             id: _stub(id, post, state, parent) for (id, state), parent in zip(replying.items(), parents, strict=True)
         }
         authors = list(dict.fromkeys(fields.get("username", "") for fields in found if fields))
-        hidden = await self.posts.users.hidden_from(viewer.name, authors) if viewer else set()
+        hidden = await self.posts.users.hidden_from(viewer, authors) if viewer else set()
         return [
             stubs[id]
             if not fields

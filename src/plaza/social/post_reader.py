@@ -27,13 +27,12 @@ from plaza.social.keys import (
     POST,
     POST_LIKES,
     USER,
-    USER_BLOCKED,
-    USER_BLOCKED_BY,
     USER_BOOKMARKED,
     USER_FOLLOWING,
     USER_MUTED,
 )
 from plaza.social.model import POST_FIELDS, PUBLIC_FIELDS, FeedItem, Post, User, post_from_values, public_user
+from plaza.social.users import hiding_keys
 
 Command = tuple[Arg, ...]
 
@@ -253,14 +252,14 @@ def _hiding_commands(view: ReadView) -> list[Command]:
     """Return the commands that read whether any user is hidden from the viewer."""
     if view.viewer is None:
         return []
-    lists = [USER_BLOCKED, USER_BLOCKED_BY, *([USER_MUTED] if view.feed else [])]
-    return [("EXISTS", key(view.viewer.name)) for key in lists]
+    muted = [USER_MUTED(view.viewer.name)] if view.feed else []
+    return [("EXISTS", key) for key in (*hiding_keys(view.viewer), *muted)]
 
 
 def _viewer_keys(view: ReadView) -> list[str]:
     if view.viewer is None:
         return []
-    return [key(view.viewer.name) for key in (USER_BLOCKED, USER_BLOCKED_BY, USER_MUTED, USER_FOLLOWING)]
+    return [*hiding_keys(view.viewer), *(key(view.viewer.name) for key in (USER_MUTED, USER_FOLLOWING))]
 
 
 def _relation_commands(view: ReadView, names: Sequence[str]) -> list[Command]:
@@ -268,7 +267,7 @@ def _relation_commands(view: ReadView, names: Sequence[str]) -> list[Command]:
     if view.viewer is None or not names:
         return []
     me = view.viewer.name
-    commands: list[Command] = [("ZMSCORE", USER_BLOCKED(me), *names), ("ZMSCORE", USER_BLOCKED_BY(me), *names)]
+    commands: list[Command] = [("ZMSCORE", key, *names) for key in hiding_keys(view.viewer)]
     if view.feed:
         commands.append(("ZMSCORE", USER_MUTED(me), *names))
     if view.followed:

@@ -174,7 +174,7 @@ class Posts:
         if author is None or banned is not None or any(author in names for names in block_lists):
             raise no_post(id)
         is_cut = any(len(names) == MAX_CHECKED_BLOCKS for names in block_lists)
-        if is_cut and await self.users.hidden_from(name, [author]):
+        if is_cut and await self.users.blocked_either_way(name, [author]):
             raise no_post(id)
         return []
 

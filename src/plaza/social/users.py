@@ -55,8 +55,7 @@ class Users:
         """Return public profiles, None for a user who does not exist or is hidden from the viewer. One round trip."""
         commands: list[tuple[str | int, ...]] = [("HMGET", USER(name), *PUBLIC_FIELDS) for name in names]
         if viewer is not None and names:
-            commands.append(("ZMSCORE", USER_BLOCKED(viewer.name), *names))
-            commands.append(("ZMSCORE", USER_BLOCKED_BY(viewer.name), *names))
+            commands += [("ZMSCORE", key, *names) for key in hiding_keys(viewer)]
         replies = await self.valkey.batch(commands)
         hidden = [False] * len(names)
         if viewer is not None and names:
@@ -68,16 +67,22 @@ class Users:
     async def visible(self, viewer: Actor | None, names: Sequence[str]) -> list[bool]:
         """Return which users the viewer may see. Two round trips; much cheaper than `public_profiles`."""
         found = await self.valkey.batch([("EXISTS", USER(name)) for name in names])
-        hidden = await self.hidden_from(viewer.name, names) if viewer else set()
+        hidden = await self.hidden_from(viewer, names) if viewer else set()
         return [bool(exists) and name not in hidden for name, exists in zip(names, found, strict=True)]
 
-    async def hidden_from(self, username: str, others: Sequence[str]) -> set[str]:
+    async def hidden_from(self, viewer: Actor, others: Sequence[str]) -> set[str]:
+        """Return which of the others are hidden from a viewer by a block. One round trip."""
+        return await self._members(hiding_keys(viewer), others)
+
+    async def blocked_either_way(self, username: str, others: Sequence[str]) -> set[str]:
         """Return which of the others block the user or are blocked by them. One round trip."""
-        if not others:
+        return await self._members((USER_BLOCKED(username), USER_BLOCKED_BY(username)), others)
+
+    async def _members(self, keys: Sequence[str], names: Sequence[str]) -> set[str]:
+        if not names:
             return set()
-        keys = USER_BLOCKED(username), USER_BLOCKED_BY(username)
-        scores = await self.valkey.batch([("ZMSCORE", key, *others) for key in keys])
-        return {other for row in scores for other, score in zip(others, row, strict=True) if score is not None}
+        scores = await self.valkey.batch([("ZMSCORE", key, *names) for key in keys])
+        return {name for row in scores for name, score in zip(names, row, strict=True) if score is not None}
 
     async def update_profile(self, actor: Actor, name: str, profile: Profile) -> User:
         """Change the caller's profile and the copies in their posts. One round trip; three if posts copy the field."""
@@ -151,6 +156,15 @@ class Users:
         """Return a page of the users in a sorted set, highest score first, that the viewer may see. Two round trips."""
         load, visible = partial(self.public_profiles, viewer), partial(self.visible, viewer)
         return await page_by_position(key, page, ids_in_sorted_set(self.functions, key), load, visible)
+
+
+def hiding_keys(viewer: Actor) -> tuple[str, str]:
+    """Return the sorted sets of users hidden from a viewer: those they block, and those who block them.
+
+    A block does not hide a user from an admin, who could not moderate them otherwise. For admins both are the first.
+    """
+    own = USER_BLOCKED(viewer.name)
+    return own, own if viewer.is_admin else USER_BLOCKED_BY(viewer.name)
 
 
 async def read_copied_profile(valkey: Valkey, name: str) -> list[str] | None:
