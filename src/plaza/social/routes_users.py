@@ -90,7 +90,7 @@ async def delete_user(
     "/users/me/avatar", access=USER, raises=[NoProfile], example={"media": "7d0c2f63-5c0a-4f0e-9d53-1b7a5c3f9e21"}
 )
 async def set_avatar(actor: Actor, body: NewAvatar, avatars: Avatars) -> User:
-    """Make an uploaded picture your avatar, also in all your posts."""
+    """Set your avatar to an uploaded picture, also in all your posts."""
     return await avatars.set(actor, body.media)
 
 
