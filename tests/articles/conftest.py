@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import httpx
 import pytest
 
+from plaza.articles.comments import ArticleComments
 from plaza.articles.group_rankings import GroupRankings
 from plaza.articles.keys import ARTICLES_LAST
 from plaza.articles.library import LIBRARY
@@ -92,7 +93,7 @@ def post(articles: Articles, ana: Actor) -> Post:
 @pytest.fixture
 async def http(articles: Articles, lists: ArticleLists, valkey: Valkey) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the real application, whose clock the tests set."""
-    services = {Articles: articles, ArticleLists: lists}
+    services = {Articles: articles, ArticleLists: lists, ArticleComments: ArticleComments(articles, None)}
     app = make_app([route], services, auth=AUTH, settings=SETTINGS, idempotency=Idempotency(valkey))
     async with client_of(app) as client:
         yield client

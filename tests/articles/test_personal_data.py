@@ -9,6 +9,7 @@ import pytest
 
 from plaza.app import running
 from plaza.articles import personal_data as personal_data_module
+from plaza.articles.comments import ArticleComments
 from plaza.articles.keys import ARTICLE_DOWN, ARTICLE_UP, ARTICLES_BY_SCORE, USER_VOTES
 from plaza.articles.personal_data import ArticlesPersonalData
 from plaza.articles.service import Articles
@@ -25,7 +26,7 @@ from tests.servers import Cluster, Server
 @pytest.fixture
 def personal_data(articles: Articles, monkeypatch: pytest.MonkeyPatch) -> ArticlesPersonalData:
     monkeypatch.setattr(personal_data_module, "STEP", 3)
-    return ArticlesPersonalData(articles)
+    return ArticlesPersonalData(articles, ArticleComments(articles, None))
 
 
 async def test_an_export_has_every_article_and_every_vote(
@@ -42,7 +43,7 @@ async def test_an_export_has_every_article_and_every_vote(
         other.id: "down",
         **{article.id: "up" for article in made[1:]},
     }
-    assert await collect(await personal_data.export("unknown")) == {"articles": [], "votes": []}
+    assert await collect(await personal_data.export("unknown")) == {"articles": [], "votes": [], "comments": []}
 
 
 async def test_deleting_a_user_leaves_no_data_and_correct_scores(

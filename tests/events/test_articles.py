@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from plaza.app import Plaza
+from plaza.articles.comments import ArticleComments
 from plaza.articles.events import EVENTS
-from plaza.articles.model import Direction, NewArticle
+from plaza.articles.model import Direction, NewArticle, NewArticleComment
 from plaza.articles.personal_data import ArticlesPersonalData
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
@@ -27,6 +28,13 @@ async def test_every_type_is_emitted(plaza: Plaza, redis_client: Any) -> None:
         for _ in range(2):
             await articles.vote(BEN, article.id, vote)
         await recorder.expect(("article.voted", {**data, "username": "ben", "direction": vote or "none"}))
+    comments = plaza.get(ArticleComments)
+    comment = await comments.create(BEN, article.id, NewArticleComment("Why?"))
+    reply = await comments.create(ANA, article.id, NewArticleComment("So.", comment.id))
+    await recorder.expect(
+        ("article.commented", {**data, "comment": comment.id, "username": "ben"}),
+        ("article.commented", {**data, "comment": reply.id, "username": "ana", "reply_to": comment.id}),
+    )
     await articles.delete(ANA, article.id)
     await recorder.expect(("article.deleted", data))
     assert recorder.types == {event_type.type for event_type in EVENTS}
@@ -37,7 +45,7 @@ async def test_a_renaming_moves_votes_with_events(plaza: Plaza, redis_client: An
     article = await articles.post(ANA, NewArticle("A", "https://example.org"), "operation")
     await articles.vote(BEN, article.id, "down")
     await recorder.new_events()
-    await ArticlesPersonalData(articles).rename("ben", "zoe")
+    await ArticlesPersonalData(articles, plaza.get(ArticleComments)).rename("ben", "zoe")
     data = {"article": article.id, "author": "ana"}
     await recorder.expect(
         ("article.voted", {**data, "username": "ben", "direction": "none"}),

@@ -22,7 +22,7 @@ import pyotp
 from plaza.accounts.email_links import Emails
 from plaza.accounts.model import AccountSessionId, OneTimeLink, PasskeyId
 from plaza.app import Plaza
-from plaza.articles.model import ArticleId
+from plaza.articles.model import ArticleCommentId, ArticleId
 from plaza.challenges.model import ChallengeId
 from plaza.challenges.model import PostId as ChallengePostId
 from plaza.core.pictures import PictureId
@@ -102,6 +102,11 @@ async def get_ben(sample: SampleObjects) -> str:
 
 async def create_post(sample: SampleObjects) -> Any:
     return (await sample.send("POST", "/posts", {"content": "Hello #travel"}))["id"]
+
+
+async def create_article_comment(sample: SampleObjects) -> Any:
+    article = await sample.replace(example_of(ArticleId))
+    return (await sample.send("POST", f"/articles/{article}/comments", {"content": "Hello"}))["id"]
 
 
 async def create_comment(sample: SampleObjects) -> Any:
@@ -274,6 +279,7 @@ SAMPLES: dict[Any, Callable[[SampleObjects], Awaitable[Any]]] = {
     example_of(PostId): create_post,
     example_of(CommentId): create_comment,
     example_of(ArticleId): create_article,
+    example_of(ArticleCommentId): create_article_comment,
     example_of(ChallengeId): create_challenge,
     example_of(ChallengePostId): create_challenge_post,
     example_of(EventId): create_event,

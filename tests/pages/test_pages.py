@@ -13,13 +13,14 @@ from plaza.articles.model import NewArticle
 from plaza.articles.service import Articles
 from plaza.challenges.model import DAY_MS, Challenge
 from plaza.core.auth import API, Actor
+from plaza.core.comment_tree import MAX_COMMENT_CHARACTERS
 from plaza.core.settings import Settings
 from plaza.live.heartbeats import LiveService
 from plaza.live.model import EventDeclaration, Heartbeat, Viewer
 from plaza.shop.items import Items
 from plaza.shop.model import ItemChange, NewItem
 from plaza.social.comments import Comments
-from plaza.social.model import MAX_COMMENT_CHARACTERS, MAX_CONTENT_CHARACTERS, NewComment, NewPost, Profile
+from plaza.social.model import MAX_CONTENT_CHARACTERS, NewComment, NewPost, Profile
 from plaza.social.posts import Posts
 from plaza.social.users import Users
 from plaza.web.avatars import avatar

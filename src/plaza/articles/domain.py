@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from plaza.articles.comments import ArticleComments
 from plaza.articles.events import EVENTS
 from plaza.articles.group_rankings import GroupRankings
 from plaza.articles.invariants import INVARIANTS
@@ -19,10 +20,11 @@ from plaza.core.paging import Snapshots
 def build(core: Core) -> Parts:
     articles = Articles(core.functions, core.clock, core.settings.voting_days)
     lists = ArticleLists(articles, GroupRankings(core.functions), Snapshots(core.valkey, core.clock))
+    comments = ArticleComments(articles, core.provided.blocks)
     return Parts(
-        [articles, lists],
+        [articles, lists, comments],
         timers=timers(articles),
-        personal_data=ArticlesPersonalData(articles),
+        personal_data=ArticlesPersonalData(articles, comments),
         search_sources=[ArticleSearch(articles)],
     )
 

@@ -29,10 +29,19 @@ class ArticleVoted(ArticleEvent):
     direction: Annotated[Literal["up", "down", "none"], Meta(description="The vote from now on; `none`: taken back.")]
 
 
+class ArticleCommented(ArticleEvent):
+    """A user commented on an article, or replied to a comment on it."""
+
+    type: ClassVar[str] = "article.commented"
+    comment: Annotated[str, Meta(description="Id of the comment.")]
+    username: Annotated[str, Meta(description="Username of the comment's author.")]
+    reply_to: Annotated[str | None, Meta(description="Id of the comment that it replies to.")] = None
+
+
 class ArticleDeleted(ArticleEvent):
-    """An article was deleted, and with it its votes, which have no events of their own."""
+    """An article was deleted, and with it its votes and comments, which have no events of their own."""
 
     type: ClassVar[str] = "article.deleted"
 
 
-EVENTS = (ArticlePosted, ArticleVoted, ArticleDeleted)
+EVENTS = (ArticlePosted, ArticleVoted, ArticleCommented, ArticleDeleted)

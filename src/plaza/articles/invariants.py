@@ -11,6 +11,7 @@ from typing import Any
 
 from plaza.articles import keys as k
 from plaza.articles.model import BEST_Z, HOT_EPOCH_SECONDS, HOT_SECONDS, parse_seconds, score
+from plaza.core.comment_tree_invariants import TreeFamilies
 from plaza.core.invariants import Command, Entry, Invariant, Invariants
 from plaza.core.keyspace import Key
 
@@ -20,7 +21,17 @@ REPAIRS = {
     "group": k.GROUP,
     "author_index": k.ARTICLE,
     "group_size": k.GROUP,
+    "note": k.ARTICLE,
+    "thread": k.ARTICLE,
 }
+
+DISCUSSIONS = TreeFamilies(
+    all=k.ARTICLE_COMMENTS,
+    parents=k.ARTICLE_COMMENT_PARENTS,
+    replies=k.ARTICLE_COMMENT_REPLIES,
+    stubs=k.ARTICLE_COMMENT_STUBS,
+    top=k.ARTICLE_COMMENTS_TOP,
+)
 
 
 def _hot(time: float, votes: int) -> float:
@@ -133,8 +144,35 @@ def _check_size(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     return None if listed == size else f"has {size} articles, but `{k.GROUPS()}` has {listed}"
 
 
+def _comment_commands(entry: Entry) -> Sequence[Command]:
+    id, note = entry.parts
+    author = entry.value.get("username", "")
+    return (
+        ("ZSCORE", k.ARTICLE_COMMENTS(id), note),
+        ("ZSCORE", k.USER_ARTICLE_COMMENTS(author), f"{id}-{note}"),
+    )
+
+
+def _check_comment(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    created, indexed = replies
+    if created is None:
+        return "is missing in its article's comments"
+    return None if indexed == created else "is missing in its author's comments, or has another time there"
+
+
+def _comment_index_commands(entry: Entry) -> Sequence[Command]:
+    return (("HGET", k.ARTICLE_COMMENT(*entry.ids), "username"),)
+
+
+def _check_comment_index(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    return None if replies[0] == entry.parts[0] else f"has {entry.member}, a comment of {replies[0]}"
+
+
 INVARIANTS = Invariants(
     [
+        *DISCUSSIONS.invariants("thread <article> <note> <note>"),
+        Invariant("comment", k.ARTICLE_COMMENT, _comment_commands, _check_comment, per_key=True),
+        Invariant("comment", k.USER_ARTICLE_COMMENTS, _comment_index_commands, _check_comment_index),
         Invariant("votes", k.ARTICLE, _votes_commands, _check_votes, per_key=True),
         Invariant("ranking", k.ARTICLE, _ranking_commands, _check_ranking, per_key=True),
         Invariant("author", k.ARTICLE, _author_index_commands, _check_author_index, per_key=True),

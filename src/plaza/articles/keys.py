@@ -25,6 +25,9 @@ LINK_SECONDS: Final = 86_400
 # Every step of a build renews its lease. After this time without a step another process may build.
 BUILDER_MS: Final = 5_000
 
+# A comment's part of its id.
+NOTE: Final = "[0-9a-f]{32}"
+
 # Other services name groups as they like; Plaza itself creates fewer. Braces would change a key's slot on a cluster.
 ANY_GROUP: Final = r"[^\x00-\x1f\x7f{}]{1,200}"
 
@@ -102,6 +105,85 @@ ARTICLE_GROUPS = Key(
     element_regex="<group>",
     invariants=(RequiresKey("article:<article>", repair=_REPAIR), MirrorOf("group:<group>")),
     repair="group <group> <article>",
+    read=KeyAccess.PUBLIC,
+)
+_BESIDE_ARTICLE = RequiresKey("article:<article>", repair=_REPAIR)
+_MS = "creation time, Unix milliseconds"
+ARTICLE_COMMENTS = Key(
+    "article:<article>:comments",
+    "zset",
+    "The comments on an article. Source data of which comments exist.",
+    contains="comment id without the article's",
+    score=_MS,
+    owner="article",
+    element_regex="<note>",
+    invariants=(Reference("article:<article>:comment:<note>", repair="note <article> <note>"), _BESIDE_ARTICLE),
+    repair="note <article> <note>",
+    read=KeyAccess.PUBLIC,
+)
+ARTICLE_COMMENT = Key(
+    "article:<article>:comment:<note>",
+    "hash",
+    "A comment on an article. Its id in the API is `<article>-<note>`.",
+    owner="article",
+    fields=(
+        HashField("username", "username of the author", value_regex="<username>", required=True),
+        HashField("content", "the text", required=True),
+    ),
+    invariants=(
+        Formula("it is in `article:<article>:comments` and its author's `articles:<username>:comments`"),
+        _BESIDE_ARTICLE,
+    ),
+    repair="note <article> <note>",
+    read=KeyAccess.PUBLIC,
+)
+ARTICLE_COMMENT_PARENTS = Key(
+    "article:<article>:comments:parents",
+    "hash",
+    "Which comments on an article reply to which. Source data of a reply.",
+    contains="comment → the comment that it replies to",
+    owner="article",
+    element_regex="<note>",
+    value_regex="<note>",
+    invariants=(Formula("each is a comment or stub of the article, and in the replies of the other"), _BESIDE_ARTICLE),
+    repair="thread <article> <note> <note>",
+    read=KeyAccess.PUBLIC,
+)
+ARTICLE_COMMENT_REPLIES = Key(
+    "article:<article>:comments:replies:<note>",
+    "zset",
+    "The replies to a comment by time, for paging.",
+    contains="comment",
+    score=_MS,
+    owner="article",
+    element_regex="<note>",
+    invariants=(Formula("each replies to this comment, by `article:<article>:comments:parents`"), _BESIDE_ARTICLE),
+    repair="thread <article> <other> <note>",
+    read=KeyAccess.PUBLIC,
+)
+ARTICLE_COMMENT_STUBS = Key(
+    "article:<article>:comments:stubs",
+    "zset",
+    "Deleted comments that have replies. Nothing of them is left but the id and the time.",
+    contains="comment",
+    score=_MS,
+    owner="article",
+    element_regex="<note>",
+    invariants=(Formula("each has replies and is not among the comments"), _BESIDE_ARTICLE),
+    repair="thread <article> <note> <note>",
+    lifetime="until its last reply is deleted",
+    read=KeyAccess.PUBLIC,
+)
+ARTICLE_COMMENTS_TOP = Key(
+    "article:<article>:comments:top",
+    "zset",
+    "The comments and stubs that reply to no other, by time, for paging. Absent if there are no replies.",
+    contains="comment",
+    score=_MS,
+    owner="article",
+    element_regex="<note>",
+    invariants=(Formula("each is a comment or stub that replies to none"), _BESIDE_ARTICLE),
+    repair="thread <article> <note> <note>",
     read=KeyAccess.PUBLIC,
 )
 ARTICLE_LINK = Key(
@@ -214,7 +296,7 @@ GROUPS = Key(
 ARTICLES_BEING_DELETED = Key(
     "articles:leaving",
     "set",
-    "Deleted articles whose votes are not all deleted yet.",
+    "Deleted articles whose votes and comments are not all deleted yet.",
     contains="article id",
     element_regex="<article>",
     marks_deletion_of="article",
@@ -246,6 +328,18 @@ USER_VOTES = Key(
     repair="vote <article> <username>",
     read=KeyAccess.SELF,
 )
+USER_ARTICLE_COMMENTS = Key(
+    "articles:<username>:comments",
+    "zset",
+    "A user's comments on articles, for export and deletion.",
+    contains="`<article>-<note>`, the id of a comment",
+    score=_MS,
+    owner="username",
+    element_regex="<article>-<note>",
+    invariants=(Formula("each is a comment of this user"),),
+    repair="note <article> <note> <username>",
+    read=KeyAccess.SELF,
+)
 
 # By the order's name in the API.
 RANKINGS: Final = {
@@ -274,6 +368,7 @@ CATALOGUE = Catalogue.from_module(
         "order": "score|time|hot|best|controversial",
         "digest": "[0-9a-f]{40}",
         "counter": COUNTER,
+        "note": NOTE,
         "username": USERNAME,
     },
 )

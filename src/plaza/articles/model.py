@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from plaza.articles.keys import ANY_GROUP
+from plaza.articles.keys import ANY_GROUP, NOTE
+from plaza.core.comment_tree import CommentText, reply_to_parameter
 from plaza.core.errors import NEVER_MISSING, Conflict, Invalid
 from plaza.core.number_parsing import MAX_TIME_MS, parse_float
 from plaza.core.paging import Page, Pagination
@@ -58,6 +59,15 @@ AnyGroupName = Annotated[
     NEVER_MISSING,
 ]
 Direction = Literal["up", "down"]
+_COMMENT = f"[1-9][0-9]{{0,15}}-{NOTE}"
+ArticleCommentId = Annotated[
+    str,
+    Meta(
+        pattern=described_pattern("Must be the id of a comment on an article", rf"^{_COMMENT}$(?!\n)"),
+        examples=["1042-7d1e4c3b2f5a4b8e8c6d1a9f0e2b3c4d"],
+    ),
+]
+ArticleReplyTo = Annotated[str, reply_to_parameter(_COMMENT)]
 Order = Literal["score", "time", "hot", "best", "controversial"]
 
 
@@ -101,6 +111,35 @@ class Article(msgspec.Struct, frozen=True):
     score: float
     groups: list[str]
     vote: Direction | None = None
+    commentsCount: int = 0
+
+
+class NewArticleComment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    content: CommentText
+    reply_to: ArticleCommentId | None = None
+
+
+class ArticleComment(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A comment on an article. A deleted one that has replies has no author and no text, and `deleted` is true."""
+
+    id: str
+    article_id: int
+    username: str
+    content: str
+    created_at: int
+    reply_to: str | None
+    repliesCount: int
+    deleted: bool | None = None
+
+
+class ArticleCommentsPage(msgspec.Struct, frozen=True):
+    comments: list[ArticleComment]
+    pagination: Pagination
+
+
+class DeletedArticleComment(msgspec.Struct, frozen=True):
+    id: str
+    deleted: bool = True
 
 
 class Vote(msgspec.Struct, frozen=True):

@@ -13,7 +13,17 @@ from typing import Any, Final
 
 import msgspec
 
-from plaza.articles.keys import ARTICLE, ARTICLE_DOWN, ARTICLE_UP, USER_ARTICLES, USER_VOTES
+from plaza.articles.comments import ArticleComments, split_id
+from plaza.articles.keys import (
+    ARTICLE,
+    ARTICLE_COMMENT,
+    ARTICLE_DOWN,
+    ARTICLE_UP,
+    USER_ARTICLE_COMMENTS,
+    USER_ARTICLES,
+    USER_VOTES,
+)
+from plaza.articles.model import ArticleComment
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
 from plaza.core.errors import NotFound
@@ -27,16 +37,21 @@ _DELETER: Final = Actor("@forget", "admin")
 
 
 class ArticlesPersonalData:
-    """A user's articles and votes."""
+    """A user's articles, votes and comments."""
 
-    def __init__(self, articles: Articles) -> None:
+    def __init__(self, articles: Articles, comments: ArticleComments) -> None:
         self._articles = articles
+        self._comments = comments
         self._functions = articles.functions
         self._valkey = articles.valkey
 
     async def export(self, username: str) -> dict[str, Any]:
-        """Return a user's articles and votes, as async iterators."""
-        return {"articles": self._export_articles(username), "votes": self._export_votes(username)}
+        """Return a user's articles, votes and comments, as async iterators."""
+        return {
+            "articles": self._export_articles(username),
+            "votes": self._export_votes(username),
+            "comments": self._export_comments(username),
+        }
 
     async def _export_articles(self, username: str) -> AsyncIterator[dict[str, Any]]:
         async for rows in self._pages(USER_ARTICLES(username)):
@@ -51,15 +66,30 @@ class ArticlesPersonalData:
             for id, score in rows:
                 yield {"article": id, "direction": "up" if score > 0 else "down"}
 
+    async def _export_comments(self, username: str) -> AsyncIterator[dict[str, Any]]:
+        first = 0
+        while ids := await self._valkey.call("ZRANGE", USER_ARTICLE_COMMENTS(username), first, first + STEP - 1):
+            for comment in await asyncio.gather(*(self._find_comment(id) for id in ids)):
+                if comment is not None:
+                    yield msgspec.to_builtins(comment)
+            first += STEP
+
+    async def _find_comment(self, id: str) -> ArticleComment | None:
+        with contextlib.suppress(NotFound):
+            return await self._comments.get(None, id)
+        return None
+
     async def delete(self, username: str) -> None:
         """Delete a user's articles and remove their votes, also after voting has closed. Repeatable."""
         await self._drain(USER_ARTICLES(username), self._delete)
         await self._drain(USER_VOTES(username), lambda id: self._remove_vote(username, id))
+        await self._drain_comments(username, lambda id: self._comments.delete(_DELETER, id))
 
     async def rename(self, old: str, new: str) -> None:
         """Move a user's articles and votes to a new name. Repeatable."""
         for key in (USER_ARTICLES(old), USER_VOTES(old)):
             await self._drain(key, lambda id: self._rename(old, new, id))
+        await self._drain_comments(old, lambda id: self._rename_comment(old, new, id))
 
     async def _pages(self, key: str) -> AsyncIterator[list[tuple[int, float]]]:
         first = 0
@@ -73,6 +103,17 @@ class ArticlesPersonalData:
             await asyncio.gather(*(_ignore_missing(remove(int(member[_PREFIX:]))) for member in members))
             # `remove` has updated the index, except for entries that were wrong.
             await self._valkey.call("ZREM", key, *members)
+
+    async def _drain_comments(self, username: str, remove: Callable[[str], Awaitable[object]]) -> None:
+        key = USER_ARTICLE_COMMENTS(username)
+        while ids := await self._valkey.call("ZRANGE", key, 0, STEP - 1):
+            await asyncio.gather(*(_ignore_missing(remove(id)) for id in ids))
+            await self._valkey.call("ZREM", key, *ids)
+
+    async def _rename_comment(self, old: str, new: str, id: str) -> None:
+        article, note = split_id(id)
+        keys = [ARTICLE_COMMENT(article, note)]
+        await self._functions.run("articles_rename_comment", keys, article, note, old, new)
 
     async def _delete(self, id: int) -> None:
         await self._articles.delete(_DELETER, id)

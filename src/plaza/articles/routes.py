@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from plaza.articles.comments import ArticleComments
 from plaza.articles.lists import ArticleLists
 from plaza.articles.model import (
     AnyGroupName,
     Article,
+    ArticleComment,
+    ArticleCommentId,
+    ArticleCommentsPage,
     ArticleId,
     ArticleMembership,
+    ArticleReplyTo,
     ArticlesPage,
     ArticlesQuery,
     BadCounter,
     DeletedArticle,
+    DeletedArticleComment,
     DuplicateLink,
     GroupName,
     GroupsPage,
     NewArticle,
+    NewArticleComment,
     NewVote,
     TooManyGroups,
     Vote,
@@ -101,3 +108,34 @@ async def list_group_articles(
 ) -> ArticlesPage:
     """List a group's articles. A new vote shows within a minute."""
     return await lists.list_group(actor, name, query)
+
+
+@route.post(
+    "/articles/{id}/comments",
+    access=USER,
+    status=201,
+    idempotent=True,
+    example={"content": "The part on ranges is worth reading twice."},
+)
+async def create_article_comment(
+    actor: Actor, id: ArticleId, body: NewArticleComment, request: Request, comments: ArticleComments
+) -> ArticleComment:
+    """Comment on an article, or reply to a comment on it (`reply_to`)."""
+    return await comments.create(actor, id, body, request.operation)
+
+
+@route.get("/articles/{id}/comments", access=PUBLIC)
+async def list_article_comments(
+    actor: Actor | None, id: ArticleId, page: Page, comments: ArticleComments, reply_to: ArticleReplyTo | None = None
+) -> ArticleCommentsPage:
+    """List the comments on an article, oldest first: all, or those on one level of the thread."""
+    found = await comments.page(actor, id, page, reply_to)
+    return ArticleCommentsPage(found.items, found.pagination)
+
+
+@route.delete("/article-comments/{id}", access=AUTHENTICATED)
+async def delete_article_comment(
+    actor: Actor, id: ArticleCommentId, comments: ArticleComments
+) -> DeletedArticleComment:
+    """Delete a comment (its author, the article's author or an admin). With replies it leaves a stub without text."""
+    return await comments.delete(actor, id)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from plaza.articles.keys import (
     ARTICLE,
+    ARTICLE_COMMENTS,
     ARTICLE_DOWN,
     ARTICLE_GROUPS,
     ARTICLE_LINK,
@@ -48,7 +49,7 @@ from plaza.core.valkey import scan_pages
 # Articles per query, so that reading many does not delay other clients.
 READ_BATCH = 100
 
-# Batches of 400 votes that the request deletes with an article; a worker deletes the rest.
+# Batches of 400 votes and 100 comments that the request deletes with an article; a worker deletes the rest.
 MAX_DELETE_BATCHES = 25
 
 # Articles that one run of the worker's job takes up.
@@ -126,7 +127,7 @@ class Articles:
         name = "" if viewer is None or viewer.via_key else viewer.name
         rows: list[Any] = []
         if self.valkey.clustered:
-            each = [[ARTICLE(id), ARTICLE_GROUPS(id), ARTICLE_UP(id), ARTICLE_DOWN(id)] for id in ids]
+            each = [[key(id) for key in _READ_KEYS] for id in ids]
             rows = await self.functions.query_each("articles_read", each, name)
         else:
             for batch in chunks(ids, READ_BATCH):
@@ -155,24 +156,24 @@ class Articles:
         return ArticleMembership(id, sorted(groups))
 
     async def delete(self, actor: Actor, id: int) -> DeletedArticle:
-        """Delete an article and its votes. One round trip on one server for up to 200 votes each way."""
+        """Delete an article, its votes and comments. One round trip on one server for up to 200 votes each way."""
         keys = [ARTICLE(id), ARTICLE_UP(id), ARTICLE_DOWN(id), ARTICLE_GROUPS(id)]
-        votes_left = await self.functions.run("articles_delete", keys, id, _required_author(actor))
-        if votes_left:
-            await self._delete_votes(id, MAX_DELETE_BATCHES)
+        left = await self.functions.run("articles_delete", keys, id, _required_author(actor))
+        if left:
+            await self._delete_rest(id, MAX_DELETE_BATCHES)
         return DeletedArticle(id)
 
     async def finish_deleting(self) -> int:
-        """Delete votes that deleted articles still have. Returns how many articles were processed; 0 means done."""
+        """Delete votes and comments that deleted articles still have. Returns how many articles it took up; 0: done."""
         ids = await self.valkey.call("SRANDMEMBER", ARTICLES_BEING_DELETED(), DELETING_BATCH)
         for id in ids:
-            await self._delete_votes(int(id), MAX_DELETE_BATCHES)
+            await self._delete_rest(int(id), MAX_DELETE_BATCHES)
         return len(ids)
 
-    async def _delete_votes(self, id: int, batches: int) -> None:
+    async def _delete_rest(self, id: int, batches: int) -> None:
         for _ in range(batches):
             keys = [ARTICLE(id), ARTICLE_UP(id), ARTICLE_DOWN(id)]
-            if not await self.functions.run("articles_delete_votes", keys, id):
+            if not await self.functions.run("articles_delete_rest", keys, id):
                 return
 
     def _now(self) -> str:
@@ -187,9 +188,9 @@ def _required_author(actor: Actor) -> str:
 
 
 def _article_from_row(id: int, row: list[Any]) -> Article:
-    title, link, author, time, votes, groups, vote = row
+    title, link, author, time, votes, groups, vote, comments = row
     names = sorted(groups.split("\n")) if groups else []
-    return Article(id, title, link, author, *_numbers(time, votes), names, _VOTES[vote])
+    return Article(id, title, link, author, *_numbers(time, votes), names, _VOTES[vote], int(comments))
 
 
 @lru_cache(8_192)  # pages show the same articles again and again
@@ -199,4 +200,5 @@ def _numbers(time: str, votes: str) -> tuple[float, int, float]:
     return posted, count, score(posted, count)
 
 
+_READ_KEYS = (ARTICLE, ARTICLE_GROUPS, ARTICLE_UP, ARTICLE_DOWN, ARTICLE_COMMENTS)
 _VOTES: dict[str, Direction | None] = {"up": "up", "down": "down", "none": None}

@@ -18,6 +18,7 @@ from plaza.core.functions import Functions, Library
 from plaza.core.keys import CATALOGUE
 from plaza.core.paging import FetchIds, Position, list_checksum
 from plaza.core.sequences import pairs
+from plaza.core.text_patterns import VISIBLE_TEXT
 from plaza.core.validation_messages import described_pattern
 
 # Stubs removed in one command: a chain of deleted comments disappears in steps, so that Valkey never stops for it.
@@ -34,16 +35,20 @@ LIBRARY: Final = Library.read(
 
 UUID: Final = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
+MAX_COMMENT_CHARACTERS: Final = 2_000
+CommentText = Annotated[str, Meta(min_length=1, max_length=MAX_COMMENT_CHARACTERS, pattern=VISIBLE_TEXT)]
+
 # `?reply_to=` of a list of comments: the replies to one comment, or the comments that reply to none.
 TOP_LEVEL: Final = "none"
-ReplyTo = Annotated[
-    str,
-    Meta(
-        pattern=described_pattern("Must be the id of a comment, or `none`", rf"^({UUID}|{TOP_LEVEL})$(?!\n)"),
+
+
+def reply_to_parameter(id_pattern: str) -> Meta:
+    """Describe the parameter `reply_to` of a list of comments whose ids match a pattern."""
+    return Meta(
+        pattern=described_pattern("Must be the id of a comment, or `none`", rf"^({id_pattern}|{TOP_LEVEL})$(?!\n)"),
         description="List the replies to this comment only; `none` lists the comments that reply to no other.",
         examples=[TOP_LEVEL],
-    ),
-]
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from plaza.core.clock import Clock
+from plaza.core.comment_tree import CommentText
 from plaza.core.errors import Invalid, NotFound, PlazaError, Unavailable
 from plaza.core.functions import Functions
 from plaza.core.http.problem_details import invalid_from_msgspec
@@ -27,7 +28,6 @@ from plaza.social import keys as k
 from plaza.social.hashtags import all_tags
 from plaza.social.model import (
     CommentId,
-    CommentText,
     Content,
     Millis,
     PostId,

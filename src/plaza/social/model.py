@@ -8,29 +8,22 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from plaza.core.comment_tree import UUID
+from plaza.core.comment_tree import UUID, CommentText, reply_to_parameter
 from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenticated
 from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Pagination
 from plaza.core.passkey_credentials import PasskeyCredential
 from plaza.core.pictures import AltText, Picture, PictureId, decode_pictures
+from plaza.core.text_patterns import CONTROL, VISIBLE_TEXT
 from plaza.core.tokens import ROLES, Role, is_username
 from plaza.core.validation_messages import described_pattern
 from plaza.social.hashtags import MAX_TAG_CHARACTERS, MAX_TAGS, tags_in
 from plaza.social.keys import PRIVATE
 
-# Line breaks and tabs are allowed in longer texts.
-_CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
-# Spaces and zero-width characters.
-_INVISIBLE = r"\s\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
 # Python and JavaScript differ in what `\s` matches, so the differences are listed.
 _BLANK = r"\s\x00-\x1f\x7f-\x9f\ufeff"
 _LINE = described_pattern("Must be one line without control characters", r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$(?!\n)")
-_LONG = described_pattern("Must not contain control characters", rf"^[^{_CONTROL}]*$(?!\n)")
-_TEXT = described_pattern(
-    "Must contain visible characters and no control characters",
-    rf"^(?=[\s\S]*[^{_INVISIBLE}{_CONTROL}])[^{_CONTROL}]*$(?!\n)",
-)
+_LONG = described_pattern("Must not contain control characters", rf"^[^{CONTROL}]*$(?!\n)")
 _URL = described_pattern(
     "Must be a URL that begins with https://, http:// or /",
     # Browsers read `//host` and `/\host` as another host.
@@ -40,15 +33,14 @@ _ID = described_pattern("Must be a UUID in lower case", rf"^{UUID}$(?!\n)")
 _NAME = described_pattern("A username has 1 to 30 of A-Z a-z 0-9 . _ -", r"^[A-Za-z0-9._-]{1,30}$(?!\n)")
 
 MAX_CONTENT_CHARACTERS: Final = 10_000
-MAX_COMMENT_CHARACTERS: Final = 2_000
 MAX_PICTURES: Final = 4
 
 # Registration also checks `core.tokens.is_username`, which refuses `me` and `AUTH`.
 Username = Annotated[str, Meta(pattern=_NAME, description="Case-sensitive.", examples=["ana"])]
 PostId = Annotated[str, Meta(pattern=_ID, examples=["0b6f8a52-1c9e-4d0a-9f2e-5a7c3b1d8e4f"])]
 CommentId = Annotated[str, Meta(pattern=_ID, examples=["7d1e4c3b-2f5a-4b8e-8c6d-1a9f0e2b3c4d"])]
-Content = Annotated[str, Meta(min_length=1, max_length=MAX_CONTENT_CHARACTERS, pattern=_TEXT)]
-CommentText = Annotated[str, Meta(min_length=1, max_length=MAX_COMMENT_CHARACTERS, pattern=_TEXT)]
+ReplyTo = Annotated[str, reply_to_parameter(UUID)]
+Content = Annotated[str, Meta(min_length=1, max_length=MAX_CONTENT_CHARACTERS, pattern=VISIBLE_TEXT)]
 TextLine = Annotated[str, Meta(max_length=200, pattern=_LINE)]
 LongText = Annotated[str, Meta(max_length=2_000, pattern=_LONG)]
 Url = Annotated[str, Meta(max_length=2_000, pattern=_URL)]

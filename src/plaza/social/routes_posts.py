@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from plaza.core.auth import Actor
-from plaza.core.comment_tree import ReplyTo
 from plaza.core.http.access import ADMIN, AUTHENTICATED, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.routes import Routes
@@ -23,6 +22,7 @@ from plaza.social.model import (
     Post,
     PostEdit,
     PostId,
+    ReplyTo,
     UserPage,
 )
 from plaza.social.posts import Posts

@@ -7,10 +7,12 @@ from typing import Final
 
 from markupsafe import Markup
 
-from plaza.articles.model import Article
+from plaza.articles.model import Article, ArticleComment
+from plaza.web import comment_html
 from plaza.web.fragment_cache import cached_fragment
 from plaza.web.rendering import fragment, render
 from plaza.web.text_html import format_age
+from plaza.web.visitors import Visitor
 
 # A longer link is only on the article's own page. This keeps a list of 25 articles below 100 kB.
 MAX_LINK_CHARACTERS: Final = 200
@@ -24,6 +26,27 @@ def article_rows(articles: Iterable[Article], now_ms: int, open_since: float) ->
 def vote_buttons(article: Article, open_since: float) -> Markup:
     """The votes of an article and the buttons to vote."""
     return fragment("votes.html", article=article, open=article.time >= open_since)
+
+
+def comment_row(comment: ArticleComment, article: Article, visitor: Visitor, now_ms: int) -> Markup:
+    """One comment on an article."""
+    return Markup(  # noqa: S704
+        comment_html.row(
+            comment,
+            visitor,
+            now_ms,
+            edited=False,
+            can_delete=visitor.is_admin or visitor.name in (comment.username, article.author.removeprefix("user:")),
+            can_edit=False,
+            thread_path=thread_path(article.id, comment.id),
+            path=f"/app/articles/{article.id}/comments/{comment.id}",
+        ).decode()
+    )
+
+
+def thread_path(article: int, comment: str | None) -> str:
+    """The page of a comment and its replies; without a comment, of the article."""
+    return f"/app/articles/{article}?thread={comment}" if comment else f"/app/articles/{article}"
 
 
 def _row(article: Article, now_ms: int, is_open: bool) -> bytes:

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from plaza.social.hashtags import tags_in
 from plaza.social.model import Comment, FeedItem, Post
+from plaza.web import comment_html
 from plaza.web.fragment_cache import cached_fragment
 from plaza.web.rendering import fragment, render
 from plaza.web.text_html import format_age
@@ -146,39 +147,13 @@ def _cached_content(
 
 
 def _comment_row(comment: Comment, post: Post, visitor: Visitor, now_ms: int) -> bytes:
-    can_delete = visitor.is_admin or visitor.name in (comment.username, post.username)
-    return _cached_comment[
-        comment.id,
-        comment.post_id,
-        comment.username,
-        comment.content,
-        comment.created_at,
-        format_age(comment.created_at, now_ms),
-        comment.repliesCount,
-        comment.edited_at is not None,
-        bool(comment.deleted),
-        can_delete and not comment.deleted,
-        visitor.name == comment.username,
-        visitor.actor is not None,
-    ]
-
-
-@cached_fragment()
-def _cached_comment(
-    id: str,
-    post_id: str,
-    username: str,
-    content: str,
-    created_at: int,
-    when: str,
-    replies: int,
-    edited: bool,
-    deleted: bool,
-    can_delete: bool,
-    can_edit: bool,
-    can_reply: bool,
-) -> bytes:
-    comment = {"id": id, "username": username, "content": content, "created_at": created_at, "edited": edited}
-    thread = {"path": thread_path(post_id, id), "replies": replies, "deleted": deleted, "can_reply": can_reply}
-    actions = {"can_delete": can_delete, "can_edit": can_edit, "path": f"/app/posts/{post_id}/comments/{id}"}
-    return render("comment.html", comment=comment, when=when, thread=thread, actions=actions).encode()
+    return comment_html.row(
+        comment,
+        visitor,
+        now_ms,
+        edited=comment.edited_at is not None,
+        can_delete=visitor.is_admin or visitor.name in (comment.username, post.username),
+        can_edit=visitor.name == comment.username,
+        thread_path=thread_path(comment.post_id, comment.id),
+        path=f"/app/posts/{comment.post_id}/comments/{comment.id}",
+    )

@@ -6,28 +6,35 @@ from contextlib import suppress
 from typing import Any, Final, get_args
 from urllib.parse import quote
 
+from markupsafe import Markup
+
+from plaza.articles.comments import ArticleComments
 from plaza.articles.lists import ArticleLists
 from plaza.articles.model import (
     AnyGroupName,
+    ArticleCommentId,
     ArticleId,
     ArticlesPage,
     ArticlesQuery,
     Direction,
     NewArticle,
+    NewArticleComment,
     NewVote,
     Order,
 )
 from plaza.articles.service import Articles
+from plaza.core.comment_tree import TOP_LEVEL
 from plaza.core.errors import Conflict, Invalid, NotFound
 from plaza.core.http.access import PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
+from plaza.core.paging import Page
 from plaza.web import article_html, forms
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.rendering import tabs
 from plaza.web.sidebar import Sidebar
-from plaza.web.text_html import next_page_link
+from plaza.web.text_html import MAX_TEXT_BYTES, fitting_count, next_page_link
 from plaza.web.visitors import Visitor
 
 page = PageRoutes()
@@ -125,13 +132,74 @@ async def post_article(request: Request, body: bytes, site: PageResponses, artic
 
 
 @page.get("/articles/{id}", access=PUBLIC)
-async def article(request: Request, site: PageResponses, id: ArticleId, articles: Articles) -> Response[str]:
-    """Show an article."""
+async def article(
+    request: Request,
+    site: PageResponses,
+    id: ArticleId,
+    articles: Articles,
+    comments: ArticleComments,
+    cursor: str | None = None,
+    thread: ArticleCommentId | None = None,
+) -> Response[str]:
+    """Show an article with its comments, or one comment with its replies (`thread`), oldest first."""
     visitor = await site.visitors.from_request(request)
     found = await articles.read(visitor.actor, id)
-    votes = article_html.vote_buttons(found, articles.open_since())
-    context: dict[str, Any] = {"article": found, "author": found.author.removeprefix("user:"), "votes": votes}
+    now, level = site.clock.now_ms(), thread or TOP_LEVEL
+    parent = await comments.get(visitor.actor, thread) if thread else None
+    shown = await comments.page(visitor.actor, id, Page(cursor=cursor), level)
+    fitting = fitting_count([comment.content for comment in shown.items], MAX_TEXT_BYTES * 4 // 5)
+    if fitting < len(shown.items):
+        shown = await comments.page(visitor.actor, id, Page(limit=fitting, cursor=cursor), level)
+    context: dict[str, Any] = {
+        "article": found,
+        "author": found.author.removeprefix("user:"),
+        "votes": article_html.vote_buttons(found, articles.open_since()),
+        "comments_path": f"/app/articles/{id}/comments",
+        "is_first_page": cursor is None,
+        "parent": parent,
+        "parent_row": article_html.comment_row(parent, found, visitor, now) if parent else "",
+        "rows": Markup("").join(article_html.comment_row(comment, found, visitor, now) for comment in shown.items),
+        "more": next_page_link(
+            article_html.thread_path(id, thread), shown.pagination, f"More {'replies' if thread else 'comments'}"
+        ),
+    }
     return site.page(request, visitor, "article.html", section="Articles", **context)
+
+
+@page.post("/articles/{id}/comments", access=USER)
+async def comment(
+    request: Request, body: bytes, site: PageResponses, id: ArticleId, articles: Articles, comments: ArticleComments
+) -> Response[str]:
+    """Comment on an article, or reply to a comment."""
+    visitor = await site.visitors.from_request(request)
+    new = forms.read_form(body, NewArticleComment)
+    created = await comments.create(visitor.require_user(), id, new, site.idempotency_key(request, body))
+    found = await articles.read(visitor.actor, id)
+    path = f"{article_html.thread_path(id, new.reply_to)}#comment-{created.id}"
+    context: dict[str, Any] = {
+        "count": found.commentsCount,
+        "parent": {"id": new.reply_to} if new.reply_to else None,
+        "comment": article_html.comment_row(created, found, visitor, site.clock.now_ms()),
+        "comments_path": f"/app/articles/{id}/comments",
+        "actions": "",
+    }
+    return site.form_response(request, visitor, body, path, "comment-created.html", message="Comment added.", **context)
+
+
+@page.post("/articles/{id}/comments/{comment}/delete", access=USER, logged=True)
+async def delete_comment(
+    request: Request,
+    body: bytes,
+    site: PageResponses,
+    id: ArticleId,
+    comment: ArticleCommentId,
+    comments: ArticleComments,
+) -> Response[str]:
+    """Delete a comment (its author, the article's author or an admin)."""
+    visitor = await site.visitors.from_request(request)
+    with suppress(NotFound):  # deleted by an earlier click
+        await comments.delete(visitor.require_user(), comment)
+    return site.form_response(request, visitor, body, f"/app/articles/{id}#comments")
 
 
 @page.post("/articles/{id}/vote", access=USER)

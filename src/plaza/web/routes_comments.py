@@ -36,7 +36,8 @@ async def comment(
         path += f"{'&' if new.reply_to else '?'}cursor={comments.cursor_at(created)}"
     path += f"#comment-{created.id}"
     parent = {"id": new.reply_to} if new.reply_to else None
-    context = {"post": found, "parent": parent, "comment": row, "actions": post_html.post_actions(found)}
+    context: dict[str, Any] = {"count": found.commentsCount, "parent": parent, "comment": row}
+    context |= {"comments_path": f"/app/posts/{id}/comments", "actions": post_html.post_actions(found)}
     return site.form_response(request, visitor, body, path, "comment-created.html", message="Comment added.", **context)
 
 

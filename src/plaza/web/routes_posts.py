@@ -69,6 +69,7 @@ async def post(
         card=card,
         excerpt=truncate_text(found.content, 60),
         is_first_page=cursor is None,
+        comments_path=f"/app/posts/{id}/comments",
         parent=parent,
         parent_row=parent_row,
         rows=post_html.comment_rows(shown.items, found, visitor, now),

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plaza.app import Plaza
+from plaza.articles.comments import ArticleComments
 from plaza.articles.lists import ArticleLists
-from plaza.articles.model import ArticlesQuery, NewArticle
+from plaza.articles.model import ArticlesQuery, NewArticle, NewArticleComment
 from plaza.articles.service import Articles
 from plaza.challenges.daily_job.runner import DailyJob
 from plaza.challenges.model import NewChallenge, NewChallengePost, NewTracking
@@ -48,6 +49,7 @@ class SampleCommunity:
     reply: str = ""  # to the first comment
     stub: str = ""  # a deleted comment with a reply
     articles: list[int] = field(default_factory=list)
+    article_comments: list[str] = field(default_factory=list)  # on the first one; the second replies to the first
     challenges: list[int] = field(default_factory=list)
     challenge_posts: list[int] = field(default_factory=list)
     items: list[int] = field(default_factory=list)
@@ -116,6 +118,10 @@ async def _articles(plaza: Plaza, community: SampleCommunity) -> None:
         community.articles.append(made.id)
     for id, name in itertools.product(community.articles, NAMES):
         await articles.vote(actor(name), id, "down" if name == "dora" else "up")
+    comments, article = plaza.get(ArticleComments), community.articles[0]
+    root = await comments.create(actor("ben"), article, NewArticleComment("Why?"))
+    reply = await comments.create(actor("cleo"), article, NewArticleComment("So.", root.id))
+    community.article_comments = [root.id, reply.id]
     await plaza.get(ArticleLists).list_group(None, "news", ArticlesQuery())
 
 

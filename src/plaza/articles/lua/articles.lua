@@ -125,24 +125,25 @@ command('rename', function(keys, args)
   end
 end)
 
--- deletion_queue: whether a deleted article still has votes, so that a worker finds it.
+-- deletion_queue: whether a deleted article still has votes or comments, so that a worker finds it.
 projection('deletion_queue', function(id)
-  local left = redis.call('EXISTS', key.article_up(id), key.article_down(id))
+  local left = redis.call('EXISTS', key.article_up(id), key.article_down(id), key.article_comments(id),
+    key.article_comment_stubs(id))
   if left == 0 or redis.call('EXISTS', key.article(id)) == 1 then return {'SREM', key.articles_being_deleted(), id} end
   return {'SADD', key.articles_being_deleted(), id}
 end)
 
--- Deletes some votes of a deleted article, and their entries in the voters' indexes. Returns how many are left.
-local function delete_votes(id, up, down)
+-- Deletes some votes and comments of a deleted article, and their entries in the users' indexes. Returns how many are left.
+local function delete_rest(id, up, down)
   project('deletion_queue', id)
   for _, votes in ipairs({up, down}) do
     for _, voter in ipairs(redis.call('SPOP', votes, DELETE_VOTES)) do project('voter_index', id, voter:sub(6)) end
   end
-  return redis.call('SCARD', up) + redis.call('SCARD', down)
+  return delete_comments(id) + redis.call('SCARD', up) + redis.call('SCARD', down)
 end
 
--- delete: delete an article and everything derived from it. Many votes need further steps of delete_votes.
--- KEYS article, up, down, groups   ARGV id, username ('' for an admin)   Reply how many votes are left
+-- delete: delete an article and everything derived from it. Many votes or comments need further steps of delete_rest.
+-- KEYS article, up, down, groups   ARGV id, username ('' for an admin)   Reply how many are left
 command('delete', function(keys, args)
   local article, up, down, in_groups = unpack(keys)
   local id = args[1]
@@ -157,20 +158,20 @@ command('delete', function(keys, args)
   project('rankings', id)
   if link then project('link_release', id, link) end
   for _, group in ipairs(groups) do project('group_member', id, group) end
-  return delete_votes(id, up, down)
+  return delete_rest(id, up, down)
 end)
 
--- delete_votes: delete more votes of a deleted article.
+-- delete_rest: delete more votes and comments of a deleted article.
 -- KEYS article, up, down   ARGV id   Reply how many are left
-command('delete_votes', function(keys, args)
-  if redis.call('EXISTS', keys[1]) == 0 then return delete_votes(args[1], keys[2], keys[3]) end
+command('delete_rest', function(keys, args)
+  if redis.call('EXISTS', keys[1]) == 0 then return delete_rest(args[1], keys[2], keys[3]) end
   project('deletion_queue', args[1])
   return 0
 end)
 
 -- An article as one viewer sees it, or false:
--- {title, link, author, time, votes, groups joined by line breaks, viewer's vote}
-local function read(viewer, article, in_groups, up, down)
+-- {title, link, author, time, votes, groups joined by line breaks, viewer's vote, number of comments}
+local function read(viewer, article, in_groups, up, down, comments)
   local row = redis.call('HMGET', article, 'title', 'link', 'author', 'time', 'votes')
   if not (row[1] and row[2] and row[3] and row[4]) then
     if not row[1] and redis.call('EXISTS', article) == 0 then return false end
@@ -179,11 +180,12 @@ local function read(viewer, article, in_groups, up, down)
   row[5] = votes_of(row[5], up, down)
   row[6] = table.concat(redis.call('SMEMBERS', in_groups), '\n')
   row[7] = viewer ~= '' and vote_of(up, down, 'user:' .. viewer) or 'none'
+  row[8] = redis.call('ZCARD', comments)
   return row
 end
 
 if CLUSTERED then
-  -- read: one article.   KEYS article, groups, up, down   ARGV viewer's username or ''   Reply as above
+  -- read: one article.   KEYS article, groups, up, down, comments   ARGV viewer's username or ''   Reply as above
   query('read', function(keys, args)
     return read(args[1], unpack(keys))
   end)
@@ -193,7 +195,8 @@ else
     local rows = {}
     for i, article in ipairs(keys) do
       local id = args[i + 1]
-      rows[i] = read(args[1], article, key.article_groups(id), key.article_up(id), key.article_down(id))
+      rows[i] = read(args[1], article, key.article_groups(id), key.article_up(id), key.article_down(id),
+        key.article_comments(id))
     end
     return rows
   end)

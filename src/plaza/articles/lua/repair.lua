@@ -33,7 +33,7 @@ local function repair(id)
   else
     redis.call('DEL', in_groups)
     project('rankings', id)
-    delete_votes(id, up, down)
+    delete_rest(id, up, down)
   end
   project('time_ranking', id)
   project('id_counter', id)

@@ -4,6 +4,7 @@
 -- upvoted:<id>          set    user:<username>                       | source data of the article
 -- downvoted:<id>        set    user:<username>                       |
 -- article:<id>:groups   set    group name                            /
+-- article:<id>:comment* zset, hash, …   comments and their tree        source data of the article
 -- article:              string the last id                           \ source data of the counter
 -- article:link:<digest> string id, time and operation of the claim   /
 -- group:<group>         set    article:<id>                          \ source data of the group, and

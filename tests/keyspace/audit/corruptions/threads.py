@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from plaza.articles import keys as a
 from plaza.social import keys as k
 from tests.keyspace.audit.corruptions.corruption import MISSING_ID, CorruptionList
 from tests.keyspace.audit.sample_community import SampleCommunity
@@ -49,3 +50,29 @@ async def a_reply_is_listed_as_a_comment_that_replies_to_none(client: Any, commu
 @corruptions.found_as("post:<post>:comments:recent", "thread")
 async def a_comment_is_on_no_level_of_the_thread(client: Any, community: SampleCommunity) -> None:
     await client.zrem(k.POST_COMMENTS_TOP(community.posts[1]), community.comments[1])
+
+
+@corruptions.found_as("article:<article>:comments", "reference")
+async def a_comment_on_an_article_without_its_text(client: Any, community: SampleCommunity) -> None:
+    await client.zadd(a.ARTICLE_COMMENTS(community.articles[1]), {"0" * 32: 5})
+
+
+@corruptions.found_as("article:<article>:comment:<note>", "comment")
+async def a_text_without_its_comment_on_an_article(client: Any, community: SampleCommunity) -> None:
+    await client.hset(a.ARTICLE_COMMENT(community.articles[1], "0" * 32), mapping={"username": "ana", "content": "?"})
+
+
+@corruptions.found_as("article:<article>:comment:<note>", "comment")
+async def a_comment_on_an_article_is_missing_at_its_author(client: Any, community: SampleCommunity) -> None:
+    await client.zrem(a.USER_ARTICLE_COMMENTS("ben"), community.article_comments[0])
+
+
+@corruptions.found_as("articles:<username>:comments", "comment")
+async def a_user_has_a_comment_of_another(client: Any, community: SampleCommunity) -> None:
+    await client.zadd(a.USER_ARTICLE_COMMENTS("dora"), {community.article_comments[0]: 5})
+
+
+@corruptions.found_as("article:<article>:comments:parents", "thread")
+async def a_reply_on_an_article_is_on_no_level(client: Any, community: SampleCommunity) -> None:
+    root = community.article_comments[0].partition("-")[2]
+    await client.delete(a.ARTICLE_COMMENT_REPLIES(community.articles[0], root))

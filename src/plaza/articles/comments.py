@@ -1,0 +1,163 @@
+"""Comments on articles, and replies to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from plaza.articles.keys import (
+    ARTICLE,
+    ARTICLE_COMMENT,
+    ARTICLE_COMMENT_PARENTS,
+    ARTICLE_COMMENT_REPLIES,
+    ARTICLE_COMMENT_STUBS,
+    ARTICLE_COMMENTS,
+    ARTICLE_COMMENTS_TOP,
+)
+from plaza.articles.model import ArticleComment, DeletedArticleComment, NewArticleComment
+from plaza.articles.service import Articles
+from plaza.core.auth import Actor
+from plaza.core.comment_tree import TOP_LEVEL, CommentState, CommentTrees, TreeKeys
+from plaza.core.domain import BlockLists
+from plaza.core.errors import Invalid, NotFound
+from plaza.core.paging import Page, PageResult, page_by_position
+
+
+def discussion_keys(article: int) -> TreeKeys:
+    """Return the keys of an article's comments."""
+    return TreeKeys(
+        all=ARTICLE_COMMENTS(article),
+        parents=ARTICLE_COMMENT_PARENTS(article),
+        stubs=ARTICLE_COMMENT_STUBS(article),
+        top=ARTICLE_COMMENTS_TOP(article),
+        replies=lambda note: ARTICLE_COMMENT_REPLIES(article, note),
+    )
+
+
+def split_id(id: str) -> tuple[int, str]:
+    """Return the article's id, and the part of a comment's id that the keys have."""
+    article, _, note = id.partition("-")
+    return int(article), note
+
+
+class ArticleComments:
+    """Writes and lists comments on articles."""
+
+    def __init__(self, articles: Articles, blocks: BlockLists | None, *, origin: str = "") -> None:
+        self._articles = articles
+        self._functions = articles.functions
+        self._valkey = articles.valkey
+        self._clock = articles.clock
+        self._blocks = blocks
+        self._origin = origin
+        self._trees = CommentTrees(articles.functions, "articles")
+
+    async def create(
+        self, actor: Actor, article: int, new: NewArticleComment, operation: str | None = None
+    ) -> ArticleComment:
+        """Comment on an article; the same operation run twice creates one comment. One round trip, two for a reply."""
+        note, now = operation or uuid4().hex, self._clock.now_ms()
+        parent = await self._replied_to(actor, article, new.reply_to) if new.reply_to else ""
+        keys = [ARTICLE(article), ARTICLE_COMMENTS(article), ARTICLE_COMMENT(article, note)]
+        args = (article, note, actor.name, new.content, now, parent, self._origin)
+        written = await self._functions.run("articles_comment", keys, *args)
+        created_at = int(float(written))
+        return ArticleComment(f"{article}-{note}", article, actor.name, new.content, created_at, new.reply_to, 0)
+
+    async def _replied_to(self, actor: Actor, article: int, id: str) -> str:
+        """Return the key part of a comment that the caller can see and that is one of the article's."""
+        of, note = split_id(id)
+        found = await self._load(actor, article, [note]) if of == article else [None]
+        if found[0] is None:
+            raise Invalid("No comment on this article has this id.", field="reply_to")
+        return note
+
+    async def get(self, viewer: Actor | None, id: str) -> ArticleComment:
+        """Return a comment, or what is left of a deleted one. Two round trips."""
+        article, note = split_id(id)
+        (found,) = await self._load(viewer, article, [note])
+        if found is None:
+            raise NotFound("No comment has this id.", id=id)
+        return found
+
+    async def page(
+        self, viewer: Actor | None, article: int, page: Page, reply_to: str | None = None
+    ) -> PageResult[ArticleComment]:
+        """List the comments on an article, oldest first: all, the replies to one, or those that reply to no other.
+
+        Three round trips, four for a signed-in viewer. Neither the depth nor the size of the thread matters.
+        """
+        keys = discussion_keys(article)
+        of, note = split_id(reply_to) if reply_to not in (None, TOP_LEVEL) else (article, "")
+        exists, has_replies, known, stub = await self._valkey.batch(
+            [
+                ("EXISTS", ARTICLE(article)),
+                ("EXISTS", keys.parents),
+                ("ZSCORE", keys.all, note),
+                ("ZSCORE", keys.stubs, note),
+            ]
+        )
+        if not exists:
+            raise NotFound("This article does not exist.", id=article)
+        if of != article or (note and known is None and stub is None):
+            raise Invalid("No comment on this article has this id.", field="reply_to")
+        name, after = keys.all, self._trees.everything(keys)
+        if reply_to == TOP_LEVEL:
+            name, after = keys.top, self._trees.top(keys, has_replies=bool(has_replies))
+        elif note:
+            name, after = keys.replies(note), self._trees.replies(keys, note)
+
+        async def load(notes: Sequence[str]) -> list[ArticleComment | None]:
+            return await self._load(viewer, article, notes)
+
+        return await page_by_position(name, page, after, load)
+
+    async def delete(self, actor: Actor, id: str) -> DeletedArticleComment:
+        """Delete a comment; with replies it leaves a stub. One round trip, and one per 100 stubs that end with it."""
+        article, note = split_id(id)
+        keys = [ARTICLE(article), ARTICLE_COMMENTS(article), ARTICLE_COMMENT(article, note)]
+        who = "" if actor.is_admin else actor.name
+        stub = await self._functions.run("articles_delete_comment", keys, article, note, who)
+        while stub:
+            stub = await self._functions.run("articles_prune_comments", [ARTICLE(article)], article, stub)
+        return DeletedArticleComment(id)
+
+    async def _load(self, viewer: Actor | None, article: int, notes: Sequence[str]) -> list[ArticleComment | None]:
+        keys = discussion_keys(article)
+        hashes = [("HMGET", ARTICLE_COMMENT(article, note), "username", "content") for note in notes]
+        times = [("ZSCORE", keys.all, note) for note in notes]
+        parents = ("HMGET", keys.parents, *notes)
+        replies, states = await asyncio.gather(
+            self._valkey.batch([*hashes, *times, parents]), self._trees.states(keys, notes)
+        )
+        size = len(notes)
+        hidden = await self._hidden_from(viewer, {row[0] for row in replies[:size] if row[0]})
+        rows = zip(notes, replies[:size], replies[size:-1], replies[-1], states, strict=True)
+        return [None if row[1][0] in hidden else _comment_from_row(article, *row) for row in rows]
+
+    async def _hidden_from(self, viewer: Actor | None, authors: set[str]) -> set[str]:
+        """Return the authors that a block hides from the viewer. One round trip."""
+        if viewer is None or viewer.via_key or self._blocks is None or not authors:
+            return set()
+        names = sorted(authors)
+        lists = self._blocks.block_list_keys(viewer.name)
+        scores = await self._valkey.batch([("ZMSCORE", key, *names) for key in lists])
+        return {name for found in scores for name, score in zip(names, found, strict=True) if score is not None}
+
+
+def _comment_from_row(
+    article: int, note: str, text: Sequence[Any], created: float | None, parent: str | None, state: CommentState
+) -> ArticleComment | None:
+    reply_to = f"{article}-{parent}" if parent else None
+    if created is not None:
+        username, content = text
+        return ArticleComment(
+            f"{article}-{note}", article, username or "", content or "", int(created), reply_to, state.replies
+        )
+    if state.stub_created_ms is None or not state.replies:
+        return None
+    return ArticleComment(
+        f"{article}-{note}", article, "", "", state.stub_created_ms, reply_to, state.replies, deleted=True
+    )
