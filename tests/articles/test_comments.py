@@ -15,6 +15,7 @@ from plaza.core.auth import Actor
 from plaza.core.clock import ManualClock
 from plaza.core.comment_tree import TOP_LEVEL
 from plaza.core.errors import Forbidden, Invalid, NotFound
+from plaza.core.json_stream import collect
 from plaza.core.paging import Page
 from tests.articles.conftest import Post, remaining_keys, user
 from tests.round_trips import count_round_trips
@@ -64,10 +65,17 @@ async def test_a_reply_needs_a_comment_on_the_same_article(comments: ArticleComm
 
 
 async def test_authors_of_comment_and_article_and_admins_delete_and_replies_leave_a_stub(
-    comments: ArticleComments, post: Post, ana: Actor, ben: Actor, admin: Actor, articles: Articles
+    comments: ArticleComments,
+    post: Post,
+    ana: Actor,
+    ben: Actor,
+    admin: Actor,
+    articles: Articles,
+    clock: ManualClock,
 ) -> None:
     article = (await post(ana)).id
     made = [await comments.create(ben, article, NewArticleComment("hi")) for _ in range(3)]
+    clock.advance(seconds=1)
     reply = await comments.create(user("cleo"), article, NewArticleComment("yes", made[0].id))
     with pytest.raises(Forbidden):
         await comments.delete(user("cleo"), made[0].id)
@@ -103,11 +111,11 @@ async def test_personal_data_covers_comments(
     root = await comments.create(ben, article, NewArticleComment("hello"))
     await comments.create(ana, article, NewArticleComment("hi", root.id))
     data = ArticlesPersonalData(articles, comments)
-    (exported,) = (await data.export("ben"))["comments"]
+    (exported,) = (await collect(await data.export("ben")))["comments"]
     assert (exported["id"], exported["content"]) == (root.id, "hello")
     await data.rename("ben", "zoe")
     assert (await comments.get(None, root.id)).username == "zoe"
-    assert (await data.export("ben"))["comments"] == []
+    assert (await collect(await data.export("ben")))["comments"] == []
     await data.delete("zoe")
     assert (await comments.get(None, root.id)).deleted
     await articles.functions.outbox.drain()

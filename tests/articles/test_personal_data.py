@@ -68,7 +68,7 @@ async def test_deleting_a_user_leaves_no_data_and_correct_scores(
         assert (await articles.read(ana, article.id)).votes == 1
     assert await remaining_keys(articles.valkey) == before - {USER_VOTES("ana")}
     assert await redis_client.zcard(USER_VOTES("ben")) == 5
-    assert await collect(await personal_data.export("ana")) == {"articles": [], "votes": []}
+    assert await collect(await personal_data.export("ana")) == {"articles": [], "votes": [], "comments": []}
     await personal_data.delete("ana")
 
 
@@ -87,7 +87,7 @@ async def test_a_renamed_user_has_the_same_articles_and_votes(
     assert [{**article, "author": "user:ana"} for article in after["articles"]] == before["articles"]
     assert {article["author"] for article in after["articles"]} == {"user:anna"}
     assert after["votes"] == before["votes"]
-    assert await collect(await personal_data.export("ana")) == {"articles": [], "votes": []}
+    assert await collect(await personal_data.export("ana")) == {"articles": [], "votes": [], "comments": []}
     assert await redis_client.zrange(ARTICLES_BY_SCORE(), 0, -1, withscores=True) == ranks
     assert await redis_client.smembers(ARTICLE_UP(mine[1].id)) == {"user:anna", "user:ben"}
     assert await redis_client.smembers(ARTICLE_DOWN(other.id)) == {"user:anna"}

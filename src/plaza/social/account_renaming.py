@@ -28,6 +28,7 @@ from plaza.core.sequences import pairs_to_dict
 from plaza.core.tokens import is_username
 from plaza.core.valkey import scan_pages
 from plaza.social import keys as k
+from plaza.social.former_names import record_former_name
 from plaza.social.personal_data import SocialPersonalData
 from plaza.social.personal_data_renaming import MOVED_LISTS
 
@@ -98,6 +99,7 @@ class AccountRenaming:
         while idle_passes < 2:  # one pass may be idle because a late write to the old name came just after it
             count = await self._move_all(names)
             await self._open_new_account(names)
+            await record_former_name(self.functions, names.old, names.new)
             if await self._end(names.old):
                 return moved + count
             moved, idle_passes = moved + count, 0 if count else idle_passes + 1

@@ -42,6 +42,7 @@ REPAIR_OWNERS = {
     "commented": k.COMMENT,
     "thread": k.POST,
     "comment_edits": k.COMMENT_EDITS,
+    "renamed": k.USERS_RENAMED,
 }
 
 _POST_FIELDS = (
@@ -399,6 +400,12 @@ INVARIANTS = Invariants(
         Invariant("sum", k.USER_POINTS, _reads_sum, _check_sum, per_key=True),
         Invariant("comment", k.COMMENT, _reads_comment, _check_comment, per_key=True),
         Invariant("comment", k.USER_COMMENTS, _reads_commented, _check_commented),
+        Invariant(
+            "renamed",
+            k.USERS_RENAMED,
+            lambda entry: (("EXISTS", k.USER(entry.value)),),
+            lambda entry, replies, now: None if replies[0] else f"leads to {entry.value}, who does not exist",
+        ),
         Invariant(
             "leaving",
             k.USER_LEAVING,

@@ -315,6 +315,18 @@ USERS_RENAMING = Key(
     lifetime="until the renaming is done",
     read=ADMIN,
 )
+USERS_RENAMED = Key(
+    "users:renamed",
+    "hash",
+    "Former usernames, so that mentions of them lead to the user. A user who has the name now comes first.",
+    contains="old username → current username",
+    element_regex="<username>",
+    value_regex="<username>",
+    invariants=(Formula("each current username is a user's"),),
+    repair="renamed <username>",
+    lifetime="until the account is deleted",
+    read=ADMIN,
+)
 USERS_RESTYLE = Key(
     "users:restyle",
     "hash",

@@ -11,6 +11,7 @@ from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
 from plaza.social import keys as k
 from plaza.social.comments import Comments
+from plaza.social.former_names import forget_former_names
 from plaza.social.home_feed_updates import HomeFeedUpdates
 
 # Entries deleted at once.
@@ -38,6 +39,8 @@ class SocialDataDeletion:
         """
         since = await self._valkey.call("GET", k.USER_LEAVING(username))
         undos = self._undos(username)
+        if since is not None:
+            await forget_former_names(self._valkey, username)
         while since is not None:
             await self._delete_posts(username, since)  # while the followers are known, whose home feeds have the posts
             for key, undo in undos.items():

@@ -8,6 +8,7 @@ from typing import Any
 from plaza.core.number_parsing import parse_int
 from plaza.core.valkey import Valkey
 from plaza.social import keys as k
+from plaza.social.former_names import former_names
 from plaza.social.model import comment_from_hash, post_from_hash, user_from_hash
 
 # Entries read in one round trip. A post may have many old texts.
@@ -41,6 +42,7 @@ class SocialDataExport:
         return {
             "profile": user_from_hash(profile, username, private=True) if profile else None,
             "custom": {name: value for name, value in profile.items() if name not in DECLARED_FIELDS},
+            "former_names": await former_names(self._valkey, username),
             "sessions": sum(field.startswith("family:") for field in auth_fields),
             "posts": self._export_posts(username),
             "comments": self._export_comments(username),

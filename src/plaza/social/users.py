@@ -25,6 +25,7 @@ from plaza.social.keys import (
     USER_VERSION,
     USERS_MODELS,
     USERS_REGULAR,
+    USERS_RENAMED,
 )
 from plaza.social.model import COPIED_FIELDS, PUBLIC_FIELDS, NoProfile, Profile, User, public_user, user_from_hash
 
@@ -83,6 +84,13 @@ class Users:
             return set()
         scores = await self.valkey.batch([("ZMSCORE", key, *names) for key in keys])
         return {name for row in scores for name, score in zip(names, row, strict=True) if score is not None}
+
+    async def current_names(self, names: Sequence[str]) -> dict[str, str]:
+        """Return the current username for each name that a user has or had. One round trip."""
+        exists = [("EXISTS", USER(name)) for name in names]
+        *found, renamed = await self.valkey.batch([*exists, ("HMGET", USERS_RENAMED(), *names)])
+        rows = zip(names, found, renamed, strict=True)
+        return {name: name if known else new for name, known, new in rows if known or new}
 
     async def update_profile(self, actor: Actor, name: str, profile: Profile) -> User:
         """Change the caller's profile and the copies in their posts. One round trip; three if posts copy the field."""

@@ -13,6 +13,7 @@ from plaza.live.schedule import EventSchedule
 from plaza.sessions.service import Sessions
 from plaza.sessions.session_cache import SessionCache
 from plaza.social.credentials import Credentials
+from plaza.social.users import Users
 from plaza.web import (
     routes_accounts,
     routes_articles,
@@ -33,6 +34,7 @@ from plaza.web import (
 )
 from plaza.web.demo_accounts import DemoAccounts
 from plaza.web.health_figures import HealthMonitor
+from plaza.web.mention_links import MentionLinks
 from plaza.web.page_responses import PageResponses
 from plaza.web.problem_pages import problem_page
 from plaza.web.product_html import ProductPages
@@ -68,7 +70,7 @@ def services(core: Core, known: Mapping[type, Any], demo: DemoAccounts, job_name
     visitors = Visitors(known[Sessions], known[SessionCache], known[Credentials])
     sidebar = Sidebar(known[EventSchedule], known[ArticleLists], core.clock)
     return [
-        PageResponses(secret, visitors, sidebar.html, core.clock, demo),
+        PageResponses(secret, visitors, sidebar.html, core.clock, demo, MentionLinks(known[Users])),
         sidebar,
         ProductPages(PageCache(core.functions)),
         HealthMonitor(core.valkey, core.clock, job_names),

@@ -19,6 +19,7 @@ from plaza.core.http.responses import Response
 from plaza.sessions.cookies import token_from
 from plaza.web.demo_accounts import DemoAccounts
 from plaza.web.forms import CSRF, FORM_ID, NEXT, parse_form
+from plaza.web.mention_links import MentionLinks
 from plaza.web.problem_pages import path_and_query
 from plaza.web.rendering import html_response, render, site_header
 from plaza.web.security import FormTokens, local_path
@@ -34,12 +35,19 @@ class PageResponses:
     """Builds page responses."""
 
     def __init__(
-        self, secret: str, visitors: Visitors, sidebar: Callable[[], Markup], clock: Clock, demo: DemoAccounts
+        self,
+        secret: str,
+        visitors: Visitors,
+        sidebar: Callable[[], Markup],
+        clock: Clock,
+        demo: DemoAccounts,
+        mentions: MentionLinks,
     ) -> None:
         self.visitors = visitors
         self.clock = clock
         self._sidebar = sidebar
         self.demo = demo
+        self.mentions = mentions
         self._tokens = FormTokens(secret)
 
     def require_own_form(self, request: Request, body: bytes) -> None:

@@ -163,7 +163,7 @@ async def article(
             article_html.thread_path(id, thread), shown.pagination, f"More {'replies' if thread else 'comments'}"
         ),
     }
-    return site.page(request, visitor, "article.html", section="Articles", **context)
+    return await site.mentions.complete(site.page(request, visitor, "article.html", section="Articles", **context))
 
 
 @page.post("/articles/{id}/comments", access=USER)
@@ -183,7 +183,10 @@ async def comment(
         "comments_path": f"/app/articles/{id}/comments",
         "actions": "",
     }
-    return site.form_response(request, visitor, body, path, "comment-created.html", message="Comment added.", **context)
+    response = site.form_response(
+        request, visitor, body, path, "comment-created.html", message="Comment added.", **context
+    )
+    return await site.mentions.complete(response)
 
 
 @page.post("/articles/{id}/comments/{comment}/delete", access=USER, logged=True)

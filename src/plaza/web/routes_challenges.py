@@ -82,7 +82,8 @@ async def recommendations(request: Request, site: PageResponses, recommender: Re
     found = await recommender.recommend(visitor.require_user(), 20)
     texts = [truncate_text(each.post.text, challenge_html.EXCERPT_CHARACTERS) for each in found.posts]
     rows = challenge_html.recommended_posts(found.posts[: fitting_count(texts)], site.clock.now_ms())
-    return site.page(request, visitor, "recommendations.html", section="Challenges", rows=rows, **_tabs("For you"))
+    response = site.page(request, visitor, "recommendations.html", section="Challenges", rows=rows, **_tabs("For you"))
+    return await site.mentions.complete(response)
 
 
 @page.get("/challenges/new", access=USER)
@@ -139,7 +140,8 @@ async def challenge(
     context = await _challenge_context(site, visitor, found, participations)
     rows = challenge_html.challenge_posts(shown.posts, reacted, site.clock.now_ms(), is_open=context["open"])
     more = next_page_link(f"/app/challenges/{id}", shown.pagination)
-    return site.page(request, visitor, "challenge.html", section="Challenges", rows=rows, more=more, **context)
+    response = site.page(request, visitor, "challenge.html", section="Challenges", rows=rows, more=more, **context)
+    return await site.mentions.complete(response)
 
 
 async def _challenge_context(
@@ -219,7 +221,8 @@ async def post(
     path = f"/app/challenges/{id}#challenge-post-{created.id}"
     row = challenge_html.challenge_posts([created], (), site.clock.now_ms(), is_open=True).decode()
     context: dict[str, Any] = {"message": "Posted.", "row": Markup(row), "challenge": {"id": id}}  # noqa: S704
-    return site.form_response(request, visitor, body, path, "challenge-post-created.html", **context)
+    response = site.form_response(request, visitor, body, path, "challenge-post-created.html", **context)
+    return await site.mentions.complete(response)
 
 
 @page.post("/challenges/posts/{id}/reaction", access=USER)

@@ -38,7 +38,10 @@ async def comment(
     parent = {"id": new.reply_to} if new.reply_to else None
     context: dict[str, Any] = {"count": found.commentsCount, "parent": parent, "comment": row}
     context |= {"comments_path": f"/app/posts/{id}/comments", "actions": post_html.post_actions(found)}
-    return site.form_response(request, visitor, body, path, "comment-created.html", message="Comment added.", **context)
+    response = site.form_response(
+        request, visitor, body, path, "comment-created.html", message="Comment added.", **context
+    )
+    return await site.mentions.complete(response)
 
 
 @page.post("/posts/{id}/comments/{comment}/delete", access=USER, logged=True)

@@ -24,14 +24,15 @@ from plaza.web.visitors import Visitor
 page = PageRoutes()
 
 
-def feed_page(
+async def feed_page(
     site: PageResponses, request: Request, visitor: Visitor, feed: PageResult[FeedItem], path: str, **context: Any
 ) -> Response[str]:
     """Return a page with a list of posts."""
     values = {"section": "", "lead": "", "has_form": False, "tabs": "", "empty": "No posts yet.", **context}
     cards = post_html.post_cards(feed.items, site.clock.now_ms())
     more = next_page_link(path, feed.pagination)
-    return site.page(request, visitor, "feed.html", rows=cards, more=more, **values)
+    response = site.page(request, visitor, "feed.html", rows=cards, more=more, **values)
+    return await site.mentions.complete(response)
 
 
 @page.get("", access=PUBLIC)
@@ -43,7 +44,7 @@ async def explore(
     feed = await feeds.explore(visitor.actor, Page(cursor=cursor), users=False)
     await sidebar.wait_until_loaded()
     context = {"has_form": cursor is None, "empty": "No posts yet. Write the first one."}
-    return feed_page(site, request, visitor, feed, "/app", section="Explore", title="Explore", **context)
+    return await feed_page(site, request, visitor, feed, "/app", section="Explore", title="Explore", **context)
 
 
 @page.get("/", access=PUBLIC)
@@ -58,7 +59,7 @@ async def following(request: Request, site: PageResponses, home: HomeFeed, curso
     visitor = await site.visitors.from_request(request)
     feed = await home.page(visitor.require_user(), Page(cursor=cursor), users=False)
     context = {"section": "Following", "title": "Following", "empty": "Follow users to see their posts here."}
-    return feed_page(site, request, visitor, feed, "/app/following", **context)
+    return await feed_page(site, request, visitor, feed, "/app/following", **context)
 
 
 @page.get("/bookmarks", access=USER)
@@ -67,7 +68,7 @@ async def bookmarks(request: Request, site: PageResponses, feeds: Feeds, cursor:
     visitor = await site.visitors.from_request(request)
     feed = await feeds.bookmarked(visitor.require_user(), visitor.name, Page(cursor=cursor), users=False)
     context = {"lead": "Only you can see this list.", "empty": "No bookmarks yet. Bookmark posts to find them here."}
-    return feed_page(site, request, visitor, feed, "/app/bookmarks", title="Bookmarks", **context)
+    return await feed_page(site, request, visitor, feed, "/app/bookmarks", title="Bookmarks", **context)
 
 
 @page.get("/tags/{tag}", access=PUBLIC)
@@ -77,7 +78,7 @@ async def tag_by_time(
     """List the posts with a hashtag, newest first."""
     visitor = await site.visitors.from_request(request)
     feed = await feeds.hashtag(visitor.actor, tag, Page(cursor=cursor), users=False)
-    return _tag_page(site, request, visitor, feed, tag, ranked=False)
+    return await _tag_page(site, request, visitor, feed, tag, ranked=False)
 
 
 @page.get("/tags/{tag}/ranked", access=PUBLIC)
@@ -87,14 +88,14 @@ async def tag_by_rank(
     """List the posts with a hashtag, best first."""
     visitor = await site.visitors.from_request(request)
     feed = await feeds.ranked(visitor.actor, tag, Page(cursor=cursor), users=False)
-    return _tag_page(site, request, visitor, feed, tag, ranked=True)
+    return await _tag_page(site, request, visitor, feed, tag, ranked=True)
 
 
-def _tag_page(
+async def _tag_page(
     site: PageResponses, request: Request, visitor: Visitor, feed: PageResult[FeedItem], tag: str, *, ranked: bool
 ) -> Response[str]:
     tag = require_tag(tag, "tag")
     new, best = tag_path(tag), f"{tag_path(tag)}/ranked"
     orders = tabs("Order", (("New", new), ("Best", best)), "Best" if ranked else "New")
     context = {"title": f"#{tag}", "tabs": orders, "empty": "No recent posts with this tag."}
-    return feed_page(site, request, visitor, feed, best if ranked else new, **context)
+    return await feed_page(site, request, visitor, feed, best if ranked else new, **context)

@@ -35,7 +35,8 @@ async def create(request: Request, body: bytes, site: PageResponses, posts: Post
     created = await posts.create(visitor.require_user(), new, site.idempotency_key(request, body))
     card = post_html.post_card(created, site.clock.now_ms())
     path = f"/app/posts/{created.id}"
-    return site.form_response(request, visitor, body, path, "post-created.html", message="Posted.", card=card)
+    response = site.form_response(request, visitor, body, path, "post-created.html", message="Posted.", card=card)
+    return await site.mentions.complete(response)
 
 
 @page.get("/posts/{id}", access=PUBLIC)
@@ -61,7 +62,7 @@ async def post(
     fitting = fitting_count(texts, MAX_TEXT_BYTES - len(card.encode()) - len(parent_row.encode()))
     if fitting < len(shown.items):
         shown = await comments.page(visitor.actor, id, Page(limit=fitting, cursor=cursor), level)
-    return site.page(
+    response = site.page(
         request,
         visitor,
         "post.html",
@@ -77,6 +78,7 @@ async def post(
             post_html.thread_path(id, thread), shown.pagination, "More replies" if thread else "More comments"
         ),
     )
+    return await site.mentions.complete(response)
 
 
 @page.post("/posts/{id}/like", access=USER)

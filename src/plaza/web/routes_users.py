@@ -56,13 +56,17 @@ async def profile(
     try:
         header = await _header_context(visitor, username, users, relations, credentials)
     except NoProfile:
+        current = (await users.current_names([username])).get(username, username)
+        if current != username:  # renamed: links and mentions of the old name lead here
+            return Response(status=308, headers=[*visitor.cookie, ("location", user_path(current))])
         if visitor.actor is None or not (await relations.flags(visitor.actor, username)).blocks:
             raise
         return site.page(request, visitor, "blocked-user.html", username=username)
     feed = await feeds.user_posts(visitor.actor, username, Page(cursor=cursor), users=False)
     cards = post_html.post_cards(feed.items, site.clock.now_ms())
     more = next_page_link(user_path(username), feed.pagination)
-    return site.page(request, visitor, "profile.html", **header, rows=cards, more=more)
+    response = site.page(request, visitor, "profile.html", **header, rows=cards, more=more)
+    return await site.mentions.complete(response)
 
 
 @page.get("/people/{username}/{side}", access=PUBLIC)

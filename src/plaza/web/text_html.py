@@ -16,15 +16,15 @@ from urllib.parse import quote, urlsplit
 from markupsafe import Markup, escape
 
 from plaza.core.http.router import encode_segment
+from plaza.core.mentions import MENTION_PATTERN, mentioned_name
 from plaza.core.paging import Pagination
-from plaza.core.tokens import is_username
 from plaza.social.hashtags import is_tag, normalize_tag
 
 # Invisible characters and those that change the writing direction: an address must read as it leads.
 _NOT_IN_URLS: Final = "\\s<>\"'`\\x00-\\x1f\\x7f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 _INVISIBLE: Final = re.compile(f"[{_NOT_IN_URLS}]")
 _LINKS: Final = re.compile(
-    rf"(?P<url>https?://[^{_NOT_IN_URLS}]+)|(?<![\w/&#])(?P<tag>#\w+)|(?<![\w/.@-])(?P<user>@[A-Za-z0-9._-]{{1,31}})"
+    rf"(?P<url>https?://[^{_NOT_IN_URLS}]+)|(?<![\w/&#])(?P<tag>#\w+)|(?P<user>{MENTION_PATTERN})"
 )
 _TRAILING_PUNCTUATION: Final = ".,;:!?)]}»”’"
 # As a link, a one-letter tag becomes ten times as long. Further links in the same text stay plain text.
@@ -80,8 +80,11 @@ def _link_from_match(match: re.Match[str]) -> tuple[Markup, int] | None:
     if match["tag"]:
         tag = normalize_tag(text)
         return (_link(tag_path(tag), text), len(text)) if is_tag(tag) else None
-    name = text[1:].rstrip(".")
-    return (_link(user_path(name), f"@{name}"), len(name) + 1) if is_username(name) else None
+    name = mentioned_name(text)
+    if name is None:
+        return None
+    # `mention_links.py` completes it: the user may not exist, or have another name by now.
+    return Markup('<a class="mention" href="{}">@{}</a>').format(user_path(name), name), len(name) + 1
 
 
 def visible_url(url: str) -> str:

@@ -88,6 +88,38 @@ command('rename_open_account', function(keys, args)
   project('restyle', args[1])
 end)
 
+-- rename_record: remember a former username. Earlier ones lead to the new username too.
+-- KEYS users:renamed   ARGV old, new, then the names that lead to the old one
+command('rename_record', function(keys, args)
+  local new = args[2]
+  redis.call('HSET', keys[1], args[1], new)
+  for i = 3, #args do redis.call('HSET', keys[1], args[i], new) end
+  redis.call('HDEL', keys[1], new)
+end)
+
+-- repair_renamed: forget a former username whose user does not exist.   KEYS users:renamed   ARGV now_ms, old
+projection('former_name', function(old, current)
+  if exists(key.user(current)) then return nil end
+  return perform('forget_name', {key.users_renamed()}, {old, current})
+end)
+command('repair_renamed', function(keys, args)
+  local current = redis.call('HGET', keys[1], args[2])
+  if current then project('confirm_name', args[2], current) end
+end)
+projection('confirm_name', function(old, current)
+  return perform('confirm_former_name', {key.user(current)}, {old, current})
+end)
+
+-- confirm_former_name: forget a former username if the user it leads to is gone.   KEYS user   ARGV old, current
+command('confirm_former_name', function(keys, args)
+  if not exists(keys[1]) then project('former_name', args[1], args[2]) end
+end)
+
+-- forget_name   KEYS users:renamed   ARGV old, current
+command('forget_name', function(keys, args)
+  if redis.call('HGET', keys[1], args[1]) == args[2] then redis.call('HDEL', keys[1], args[1]) end
+end)
+
 -- rename_close: the last phase; the new account opens next.   KEYS renaming, user, auth   Reply {profile, credentials}
 command('rename_close', function(keys)
   redis.call('HSET', keys[1], 'phase', 'closing')

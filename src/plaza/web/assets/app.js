@@ -102,6 +102,15 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// Suggestions for `@` and `#` are loaded with the first focus of a text area, also of one that a fragment brought.
+const suggesting = new WeakSet();
+
+document.addEventListener("focusin", ({ target }) => {
+  if (!target.matches("form[method=post] textarea[id]") || suggesting.has(target)) return;
+  suggesting.add(target);
+  import("./mentions.js").then((module) => module.start(target));
+});
+
 // "/" focuses the search box, unless the user is typing. Suggestions are loaded with the first focus.
 const searchInput = document.getElementById("search-query");
 
