@@ -79,13 +79,47 @@ async def test_an_endpoint_gets_what_it_asked_for(admin: WebhookAdmin, receiver:
         await emit(redis_client, "postscript.added", "2")
         await emit(redis_client, "order.placed", "3")
         await emit(redis_client, "post.liked", "4", origin="import")
-        await redis_client.xadd(stream_of("social", "4").key, {"some": "thing"})
         await emit(redis_client, "post.liked", "5", data="no JSON")
         await eventually(lambda: len(receiver.requests) == 3 and len(everything.requests) == 4)
         await eventually(lambda: len(imports.requests) == 3)
         assert sorted(receiver.subjects()) == ["1", "3", "5"]
         assert sorted(imports.subjects()) == ["1", "4", "5"]
         assert sorted(everything.subjects()) == ["1", "2", "3", "5"]
+
+
+async def test_odd_entries_of_other_services_stop_nothing(
+    admin: WebhookAdmin, receiver: Receiver, redis_client: Any
+) -> None:
+    await admin.create(receiver.url)
+    stream = stream_of("social", "1").key
+    odd: list[dict[Any, Any]] = [
+        {"some": "thing"},
+        {"type": ""},
+        {"type": "post.liked\r\nx: y", "subject": "1"},
+        {"type": b"\xff.\xfe", "subject": "1"},
+        {"type": "post.liked", "subject": b"\xff\xfe", "data": b'"\xff"', "time": "soon"},
+        {"type": "post.liked", "subject": "x" * 10_000, "data": "[" * 100_000, "id": "a\r\nhost: b"},
+        {"type": "post.liked", "subject": "3", "data": '"' + "y" * 100_000 + '"', "time": "9" * 400},
+    ]
+    for fields in odd:
+        await redis_client.xadd(stream, fields)
+    await emit(redis_client, subject="last")
+    await eventually(lambda: len(receiver.requests) == 4)
+    assert sorted(event["subject"] for event in receiver.events()) == sorted(["\ufffd\ufffd", "x" * 300, "3", "last"])
+    for request in receiver.requests:
+        assert request.headers["webhook-id"].startswith("social-")
+
+
+async def test_a_damaged_queue_delays_no_other_endpoint(
+    admin: WebhookAdmin, receiver: Receiver, redis_client: Any
+) -> None:
+    broken = (await admin.create(receiver.url))["id"]
+    await redis_client.set(WEBHOOK_QUEUE(broken), "damage")
+    async with receiving() as other:
+        await admin.create(other.url)
+        await emit(redis_client)
+        await eventually(lambda: other.requests)
+    assert receiver.requests == []
 
 
 async def test_events_before_an_endpoint_are_not_sent(

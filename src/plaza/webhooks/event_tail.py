@@ -16,7 +16,7 @@ import structlog
 from plaza.core import metrics
 from plaza.core.event_streams import EventStream
 from plaza.core.sequences import pairs_to_dict
-from plaza.core.valkey import Valkey
+from plaza.core.valkey import ReplyError, Valkey
 from plaza.core.valkey.client import BlockingConnection
 from plaza.webhooks.cloud_events import OutgoingEvent, from_entry
 from plaza.webhooks.delivery_queue import DeliveryQueue
@@ -104,7 +104,11 @@ class EventTail:
         wanted = [event for event in events if endpoint.wants(event)]
         if not wanted:
             return
-        added, dropped = await self._queue.add(endpoint.id, key, position, wanted)
+        try:
+            added, dropped = await self._queue.add(endpoint.id, key, position, wanted)
+        except ReplyError as error:  # a damaged key of one endpoint must not stop the others
+            log.error("webhook_queue_damaged", webhook=endpoint.id, error=str(error))
+            return
         if dropped:
             metrics.WEBHOOK_DROPPED.inc(dropped)
             log.warning("webhook_queue_full", webhook=endpoint.id, dropped=dropped)

@@ -18,6 +18,7 @@ import structlog
 from plaza.core import metrics
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
+from plaza.core.valkey import ReplyError
 from plaza.webhooks.deliveries import send_signed
 from plaza.webhooks.delivery_queue import DeliveryQueue, QueuedEvent
 from plaza.webhooks.endpoint_health import EndpointHealth
@@ -32,6 +33,8 @@ WINDOW: Final = 1_000
 CHUNK: Final = 250
 # The pause between calls while Valkey is not available.
 PAUSE_SECONDS: Final = 0.5
+# The pause between reads of a queue that is damaged. `plaza audit` reports it.
+DAMAGED_SECONDS: Final = 15.0
 
 log = structlog.get_logger("plaza.webhooks")
 
@@ -87,7 +90,7 @@ class EndpointSender:
             while not (self._is_removed or self._stopping) or self._attempts:
                 self._changed.clear()
                 if self._may_send:
-                    await _when_available(self._read)
+                    await _unless_damaged(self.endpoint.id, lambda: _when_available(self._read))
                     self._start_due()
                 await self._wait()
         finally:
@@ -185,3 +188,13 @@ async def _when_available(call: Callable[[], Awaitable[None]]) -> None:
             return await call()
         except Unavailable:
             await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _unless_damaged(webhook: str, read: Callable[[], Awaitable[None]]) -> None:
+    """Read the queue, again after a pause while a key of the endpoint is damaged."""
+    while True:
+        try:
+            return await read()
+        except ReplyError as error:
+            log.error("webhook_queue_damaged", webhook=webhook, error=str(error))
+            await asyncio.sleep(DAMAGED_SECONDS)
