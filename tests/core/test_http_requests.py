@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import httpx
+import msgspec
 import pytest
 
+from plaza.core.errors import Invalid
 from plaza.core.http import body_reader
+from plaza.core.http.argument_binding import body_decoder
+from plaza.core.http.problem_details import BadJson
 from tests.core.sample_domain import Shelf, app_of, token
 from tests.http_servers import client_of, is_problem, raw
 from tests.timeouts import within_time_limit
@@ -97,9 +102,9 @@ async def test_query_parameters_are_converted_by_their_types(client: httpx.Async
         "perShelf": 3,
         "includeUser": True,
     }
-    asked = "?limit=5&cursor=a%20b&offset=7&colour=red&tag=x&tag=%C3%BC+y&from=-3&perShelf=9&includeUser=false"
+    asked = "?limit=5&cursor=a%2Db&offset=7&colour=red&tag=x&tag=%C3%BC+y&from=-3&perShelf=9&includeUser=false"
     assert (await client.get("/things" + asked)).json() == {
-        "page": {"limit": 5, "cursor": "a b", "offset": 7},
+        "page": {"limit": 5, "cursor": "a-b", "offset": 7},
         "colour": "red",
         "tag": ["x", "ü y"],
         "from": -3,
@@ -267,3 +272,27 @@ async def test_arbitrary_bytes_never_cause_a_server_error(client: httpx.AsyncCli
         head += b"content-length: %d\r\n\r\n" % len(body)
         answer = await raw(port_of(client), head + body)
         assert answer[9:10] in (b"2", b"4"), (method, path, body, answer)
+
+
+class Measurement(msgspec.Struct, forbid_unknown_fields=True):
+    count: Annotated[int, msgspec.Meta(le=100)]
+    weight: float = 0.0
+    other: Any = None
+
+
+def test_an_integer_may_be_written_with_a_fraction_of_zero() -> None:
+    decode = body_decoder(Measurement)
+    assert decode(b'{"count": 2.0, "weight": 3.0}') == Measurement(2, 3.0), "JSON Schema calls 2.0 an integer"
+    assert decode(b'{"count": 1e1}') == Measurement(10)
+
+
+@pytest.mark.parametrize("count", ["2.5", "101.0", "1e300", '"2"'])
+def test_other_numbers_are_no_integers(count: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        body_decoder(Measurement)(b'{"count": %s}' % count.encode())
+    assert refused.value.extra["field"] == "count"
+
+
+def test_a_deep_body_with_a_wrong_number_is_refused() -> None:
+    with pytest.raises((BadJson, Invalid)):
+        body_decoder(Measurement)(b'{"count": 2.5, "other": %s1%s}' % (b"[" * 900, b"]" * 900))

@@ -21,7 +21,11 @@ from plaza.core.validation_messages import described_pattern
 _ADDRESS: Final = re.compile(r"[^@\s\x00-\x1f\x7f]{1,64}@[^@\s\x00-\x1f\x7f]{1,189}")
 
 Purpose = Literal["verify", "reset"]
-EmailAddress = Annotated[str, Meta(min_length=3, max_length=254, description="An e-mail address.")]
+_EMAIL: Final = described_pattern(
+    "Invalid e-mail address. Use the form name@example.org",
+    r"^[ \t\r\n]*[^@\s\x00-\x1f\x7f-\x9f\ufeff]{1,64}@[^@\s\x00-\x1f\x7f-\x9f\ufeff]{1,189}[ \t\r\n]*$(?!\n)",
+)
+EmailAddress = Annotated[str, Meta(min_length=3, max_length=254, pattern=_EMAIL, description="An e-mail address.")]
 LinkToken = Annotated[str, Meta(min_length=20, max_length=100, description="The token of a one-time link.")]
 OneTimeCode = Annotated[str, Meta(min_length=6, max_length=40, description="A code, or a recovery code.")]
 AccountSessionId = Annotated[

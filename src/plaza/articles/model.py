@@ -90,8 +90,8 @@ class TooManyGroups(Conflict):
 class NewArticle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An article to post."""
 
-    title: Annotated[str, Meta(description="1 to 300 characters; surrounding whitespace is removed.")]
-    link: Annotated[str, Meta(description="An http or https address.")]
+    title: Annotated[str, Meta(min_length=1, description="1 to 300 characters; surrounding whitespace is removed.")]
+    link: Annotated[str, Meta(min_length=1, description="An http or https address.")]
     groups: Annotated[list[GroupName], Meta(max_length=MAX_GROUPS)] = []
 
 

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound
 from plaza.core.paging import Pagination
+from plaza.core.validation_messages import described_pattern
 
 CATEGORIES: Final = 5
 DAY_MS: Final = 86_400_000
@@ -27,6 +28,7 @@ PostId = Annotated[int, Meta(ge=1, lt=2**53, description="The id of a challenge'
 _ID: Final = re.compile("[1-9][0-9]{0,15}")
 _FIVE_COUNTS: Final = re.compile("[0-9]{1,9}(?:,[0-9]{1,9}){4}")
 
+_DATE: Final = described_pattern("must be a date such as 2026-12-06", r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$(?!\n)")
 Category = Annotated[int, Meta(ge=1, le=CATEGORIES, description="1 to 5: fitness, food, mind, learning, habits.")]
 
 
@@ -90,7 +92,7 @@ class ChallengeMembership(msgspec.Struct, frozen=True):
 
 class NewTracking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     date: (
-        Annotated[str, Meta(max_length=10, description="An ISO date such as `2026-12-06`. Default: today (UTC).")]
+        Annotated[str, Meta(pattern=_DATE, description="An ISO date such as `2026-12-06`. Default: today (UTC).")]
         | None
     ) = None
 

@@ -30,6 +30,7 @@ from plaza.core.errors import Gone, Invalid
 from plaza.core.functions import Functions, Library
 from plaza.core.keys import CATALOGUE, SNAPSHOT
 from plaza.core.sequences import pairs
+from plaza.core.validation_messages import described_pattern
 from plaza.core.valkey import Valkey
 
 T = TypeVar("T")
@@ -61,11 +62,16 @@ FILL_STEP: Final = 50
 SKIP_STEP: Final = 250
 
 
+# What `encode_cursor` writes.
+_CURSOR: Final = described_pattern("Invalid cursor. Request the first page again", r"^[A-Za-z0-9_-]*$(?!\n)")
+CursorText = Annotated[str, Meta(max_length=1_024, pattern=_CURSOR, description="`next_cursor` of the previous page.")]
+
+
 class Page(msgspec.Struct, frozen=True):
     """The query parameters of a list. A handler takes it as `page: Page`."""
 
     limit: Annotated[int, Meta(ge=1, le=100, description="The maximum number of items.")] = 20
-    cursor: Annotated[str, Meta(max_length=1_024, description="`next_cursor` of the previous page.")] | None = None
+    cursor: CursorText | None = None
     offset: Annotated[int, Meta(ge=0, le=1000, description="The number of items to skip, instead of a cursor.")] = 0
 
 

@@ -29,7 +29,7 @@ IncludeUser = Annotated[
     bool, ParameterName("includeUser"), Meta(description="Whether each item includes its author's public profile.")
 ]
 TagName = Annotated[str, Meta(examples=["travel"]), NEVER_MISSING]
-TagNames = Annotated[str, Meta(description="Separated by commas.", examples=["travel,food"])]
+TagNames = Annotated[str, Meta(min_length=1, description="Separated by commas.", examples=["travel,food"])]
 PerTag = Annotated[int, ParameterName("postsPerHashtag"), Meta(ge=1, le=20)]
 
 

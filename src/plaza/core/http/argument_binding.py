@@ -24,6 +24,8 @@ Extract = Callable[[Request], Any]
 # Far more than any route has. A query with thousands of parameters is an attack on the parser.
 MAX_QUERY_PARAMETERS = 100
 
+_TOO_DEEP = "The body is nested too deeply."
+
 
 def extractors(signature: Signature, template: str, services: Mapping[type, Any]) -> list[Extract]:
     """One function per parameter, which takes its value from a request."""
@@ -96,10 +98,8 @@ def body_decoder(kind: Any) -> Callable[[bytes], Any]:
         try:
             return decode(body or default)
         except msgspec.ValidationError as error:
-            _require_json(body)  # msgspec may report a wrong field before it reaches a syntax error
-            invalid = invalid_from_msgspec(error)
-            invalid.extra.setdefault("field", "body")  # the body is a list instead of an object
-            raise invalid from error
+            value = _read_json(body)  # msgspec may report a wrong field before it reaches a syntax error
+            return _convert_numbers(value, kind, error)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise _bad_json(body, error) from error
 
@@ -115,9 +115,31 @@ def allows_empty_body(kind: Any) -> bool:
     return True
 
 
-def _require_json(body: bytes) -> None:
+def _convert_numbers(value: Any, kind: Any, error: msgspec.ValidationError) -> Any:
+    """The value of a body in which `2.0` stands for `2`, as JSON Schema allows. Raises `Invalid` for other errors."""
+    if "got `float`" in str(error):
+        try:
+            return msgspec.convert(_with_integers(value), kind)
+        except msgspec.ValidationError as other:
+            error = other
+        except RecursionError as deep:
+            raise BadJson(_TOO_DEEP) from deep
+    invalid = invalid_from_msgspec(error)
+    invalid.extra.setdefault("field", "body")  # the body is a list instead of an object
+    raise invalid from error
+
+
+def _with_integers(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {name: _with_integers(item) for name, item in value.items()}
+    return [_with_integers(item) for item in value] if isinstance(value, list) else value
+
+
+def _read_json(body: bytes) -> Any:
     try:
-        msgspec.json.decode(body)
+        return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _bad_json(body, error) from error
 
@@ -126,7 +148,7 @@ def _bad_json(body: bytes, error: Exception) -> BadJson:
     if not body:
         return BadJson("A JSON body is required.")
     if isinstance(error, RecursionError):
-        return BadJson("The body is nested too deeply.")
+        return BadJson(_TOO_DEEP)
     if isinstance(error, UnicodeDecodeError):
         return BadJson("The body is not valid UTF-8.")
     return BadJson(f"{error}.")

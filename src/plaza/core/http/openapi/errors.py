@@ -22,7 +22,7 @@ from plaza.core.errors import (
 from plaza.core.http.bound_route import BoundRoute
 from plaza.core.http.handler_signature import Parameter
 from plaza.core.http.openapi.schemas import reference
-from plaza.core.http.problem_details import PROBLEM, Problem
+from plaza.core.http.problem_details import PROBLEM, Problem, UrlTooLong
 
 # Headers of every response.
 HEADERS: dict[str, Any] = {
@@ -47,6 +47,8 @@ def _expected_errors(bound: BoundRoute) -> Iterator[type[PlazaError]]:
         yield BadRequest
     if signature.parameters_of_request() or not bound.safe or not route.ignores_unknown_query:
         yield Invalid
+    if signature.parameters_of_request():
+        yield UrlTooLong
     if bound.identifies:
         yield Unauthenticated
     if not bound.access.is_open:
