@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 
-.PHONY: install run test check bench docs site sdk clean
+.PHONY: install run test check bench docs site sdk fuzz clean
 
 install: .venv/.run-ready
 
@@ -33,12 +33,16 @@ docs: .venv/.test-ready
 sdk: .venv/.test-ready tests/sdk/node_modules/.ready
 	$(BIN)/python -m tests.sdk.generate sdk
 
+# Generated requests to every operation as anonymous, user and admin: a few of them are in `make test`, 20,000 here.
+fuzz: .venv/.test-ready
+	$(BIN)/python -m tests.openapi.fuzz --cases 20000
+
 # The documentation as a site, in site/. Open site/index.html; it needs no web server and no network.
 site: .venv/.test-ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:
-	rm -rf .venv .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache site sdk tests/*/node_modules
+	rm -rf .venv .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .schemathesis site sdk tests/*/node_modules
 
 .venv/.created:
 	$(PYTHON) -m venv .venv
