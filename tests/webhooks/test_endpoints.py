@@ -65,6 +65,8 @@ BAD_FIELDS: list[tuple[str, Any]] = [
     ("types", ["post"]),
     ("types", ["post.*.x"]),
     ("types", ["*"] * 51),
+    ("types", ["*", "post.liekd"]),
+    ("types", ["psot.*"]),
     ("description", "a\nb"),
     ("description", "x" * 201),
     ("include_imports", 1),

@@ -26,7 +26,9 @@ def build(core: Core) -> Parts:
     source = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")
     reader = EndpointReader(core.valkey, Encryption(settings.secret("data_key")))
     client = WebhookClient(settings.webhooks_private)
-    webhooks = Webhooks(core.functions, reader, core.clock, allow_private=settings.webhooks_private)
+    event_types = [each.type for types in core.event_types.values() for each in types]
+    private = settings.webhooks_private
+    webhooks = Webhooks(core.functions, reader, core.clock, event_types=event_types, allow_private=private)
     deliveries = Deliveries(core.functions, reader, client, core.clock, source)
     courier = Courier(
         core.valkey,

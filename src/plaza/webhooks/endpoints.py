@@ -27,6 +27,7 @@ from plaza.webhooks.model import (
     Webhook,
     WebhookChange,
     WebhookWithSecret,
+    check_types,
 )
 from plaza.webhooks.signing import new_secret
 from plaza.webhooks.targets import check_url
@@ -39,11 +40,20 @@ log = structlog.get_logger("plaza.webhooks")
 class Webhooks:
     """Manages endpoints. Secrets are stored encrypted and shown once."""
 
-    def __init__(self, functions: Functions, reader: EndpointReader, clock: Clock, *, allow_private: bool) -> None:
+    def __init__(
+        self,
+        functions: Functions,
+        reader: EndpointReader,
+        clock: Clock,
+        *,
+        event_types: Sequence[str],
+        allow_private: bool,
+    ) -> None:
         self._functions = functions
         self._valkey = functions.valkey
         self._reader = reader
         self._clock = clock
+        self._event_types = event_types
         self._allow_private = allow_private
 
     async def create(self, creator: str, new: NewWebhook, idempotency_key: str | None = None) -> WebhookWithSecret:
@@ -52,6 +62,7 @@ class Webhooks:
         The same idempotency key and request by the same creator return the same endpoint again.
         """
         check_url(new.url, allow_private=self._allow_private)
+        check_types(new.types, self._event_types)
         id = _new_id(creator, idempotency_key)
         request = hashlib.sha256(msgspec.json.encode(new)).hexdigest()
         if await self._valkey.call("HLEN", WEBHOOKS()) >= MAX_WEBHOOKS:
@@ -88,6 +99,8 @@ class Webhooks:
         """Change an endpoint. Two round trips."""
         if change.url is not UNSET:
             check_url(change.url, allow_private=self._allow_private)
+        if change.types is not UNSET:
+            check_types(change.types, self._event_types)
         enabled = "" if change.enabled is UNSET else int(change.enabled)
         args = (self._clock.now_ms(), enabled, BY_OPERATOR, *_flat(_changed_fields(change)))
         await self._functions.run("webhooks_change", [WEBHOOK(id)], id, *args)

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from plaza.core.errors import Conflict, Gone, NotFound
+from plaza.core.errors import Conflict, Gone, Invalid, NotFound
 from plaza.core.paging import Pagination
 from plaza.core.validation_messages import described_pattern
 
@@ -192,9 +192,11 @@ def type_matcher(patterns: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(re.escape(pattern).replace(r"\*", ".*") for pattern in patterns))
 
 
-def selects(patterns: Sequence[str], event_type: str) -> bool:
-    """Whether an event type is selected by some patterns."""
-    return type_matcher(patterns).fullmatch(event_type) is not None
+def check_types(patterns: Sequence[str], known: Sequence[str]) -> None:
+    """Raise `Invalid` if a pattern selects no known event type: it is probably misspelt."""
+    for i, pattern in enumerate(patterns):
+        if not any(type_matcher([pattern]).fullmatch(each) for each in known):
+            raise Invalid(f"There are no events of the type {pattern}. docs/events.md lists them.", field=f"types[{i}]")
 
 
 def retry_wait_ms(attempts: int) -> int:
