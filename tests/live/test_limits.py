@@ -11,7 +11,8 @@ from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import keys
-from plaza.live.heartbeats import NEW_EVENTS, LiveService
+from plaza.live.creation_limits import NEW_EVENTS, NEW_PLACES
+from plaza.live.heartbeats import LiveService
 from plaza.live.model import (
     MAX_NEW_EVENT_BYTES,
     MAX_SESSIONS,
@@ -22,6 +23,7 @@ from plaza.live.model import (
     SessionUndeclared,
     TooManyEvents,
     TooManyNewEvents,
+    TooManyNewPlaces,
     TooManyPlaces,
     Viewer,
 )
@@ -42,6 +44,35 @@ async def test_an_address_creates_a_limited_number_of_undeclared_events(live: Li
     assert (await live.beat(Viewer("ana", "", "ZZ", client="198.51.100.1"), "other", Heartbeat("web"))).alive == 1
     clock.advance(seconds=NEW_EVENTS.seconds / NEW_EVENTS.count)
     assert (await live.beat(MALLORY, "one-more", Heartbeat("web"))).alive == 1
+
+
+async def test_an_address_creates_a_limited_number_of_places_also_on_declared_events(
+    live: LiveService, clock: ManualClock, redis_client: Any
+) -> None:
+    await live.declare("E1", EventDeclaration(sessions=["S1"]))
+    for n in range(NEW_PLACES.count):
+        await live.beat(MALLORY, "E1", Heartbeat(f"location{n}", "S1" if n % 2 else None))
+    with pytest.raises(TooManyNewPlaces) as refused:
+        await live.beat(MALLORY, "E1", Heartbeat("one-more"))
+    assert refused.value.status == 429
+    with pytest.raises(TooManyNewPlaces):
+        await live.beat(MALLORY, "E2", Heartbeat("a new event has a new place too"))
+    assert await redis_client.hlen(keys.EVENT_ROOMS("E1")) == NEW_PLACES.count
+    assert (await live.beat(MALLORY, "E1", Heartbeat("location0"))).alive == 1, "places that exist are not limited"
+    other = Viewer("ana", "", "ZZ", client="198.51.100.1")
+    assert (await live.beat(other, "E1", Heartbeat("one-more"))).alive == 2
+    clock.advance(seconds=NEW_PLACES.seconds / NEW_PLACES.count)
+    assert (await live.beat(MALLORY, "E1", Heartbeat("another"))).alive >= 1
+
+
+async def test_the_names_of_a_new_place_are_limited_in_bytes(live: LiveService, redis_client: Any) -> None:
+    await live.beat(viewer("ana"), "E1", Heartbeat("web"))
+    long = [f"{n:0>120}" for n in range(20)]
+    with pytest.raises(NewEventTooLarge):
+        await live.beat(viewer("ana"), "E1", Heartbeat("web", "S1", groups=long))
+    assert await redis_client.exists(keys.SESSION_INFO("S1")) == 0
+    await live.declare("E1", EventDeclaration(sessions=["S1"], groups=long))
+    assert (await live.beat(viewer("ana"), "E1", Heartbeat("web", "S1", groups=long))).session_alive == 1
 
 
 async def test_the_number_of_events_is_limited_and_declared_ones_are_accepted(

@@ -11,6 +11,7 @@ from msgspec import json
 from plaza.app import Plaza
 from plaza.core.auth import API, Actor
 from plaza.core.keys import LEASE
+from plaza.core.valkey_memory import parse_info
 from plaza.demo.keys import DEMO
 from plaza.keyspace.audit.keys import AUDIT_RUNNING
 from plaza.keyspace.audit.report import AuditReport
@@ -186,6 +187,21 @@ async def test_health_shows_figures_and_runs_an_audit(plaza: Plaza, admin: PageC
 async def _with(admin: PageClient, words: str) -> str:
     fragment = (await admin.get("/app/operator/health/audit")).text
     return fragment if words in fragment else ""
+
+
+async def test_the_health_page_warns_before_valkey_is_full(plaza: Plaza, admin: PageClient) -> None:
+    used = int(parse_info(str(await plaza.core.valkey.call("INFO", "memory")))["used_memory"])
+    for limit, warning in (
+        (0, "has no memory limit"),
+        (used * 10, ""),
+        (round(used * 1.1), "of its memory. When it is"),
+    ):
+        await plaza.core.valkey.call("CONFIG", "SET", "maxmemory", limit)
+        page = ParsedPage((await admin.get("/app/operator/health")).text)
+        (alert,) = [attributes for _, attributes in page.elements if "data-warning" in attributes]
+        assert ("hidden" in alert) == (not warning)
+        assert not warning or any(warning in text for text in page.texts)
+    await plaza.core.valkey.call("CONFIG", "SET", "maxmemory", 0)
 
 
 async def test_the_demo_has_a_switch_if_it_is_installed(plaza: Plaza, admin: PageClient) -> None:

@@ -7,19 +7,17 @@ the event's part runs first, because it can refuse, and the session's part follo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 
 from plaza.core.clock import Clock
-from plaza.core.errors import TooFast
 from plaza.core.functions import Functions
-from plaza.core.rate_limits import Quota
 from plaza.core.sequences import chunks
 from plaza.core.settings import Settings
 from plaza.core.valkey import Arg
 from plaza.live import keys
+from plaza.live.creation_limits import CreationLimits
 from plaza.live.model import (
-    MAX_NEW_EVENT_BYTES,
     MAX_SESSIONS,
+    NEW_EVENT,
     EventDeclaration,
     Heartbeat,
     HeartbeatPace,
@@ -34,14 +32,11 @@ from plaza.live.model import (
     effective_groups,
 )
 from plaza.live.session_claims import SessionClaims
-from plaza.live.throttle import HeartbeatThrottle
 
 # Every heartbeat needs the names of its keys. The names of this many places are cached.
 MAX_CACHED_PLACES = 4096
 MAX_PLACES_PER_CALL = 50
 VIEWERS_PER_CALL = 1_000
-# New undeclared events of one address. A site has a few events a day; more need a declaration.
-NEW_EVENTS = Quota(20, 3600)
 
 
 class LiveService:
@@ -57,9 +52,7 @@ class LiveService:
         self.pace = HeartbeatPace(settings.live_beats_per_second)
         self._keys: dict[tuple[str, str, str], list[str]] = {}
         self._claims = SessionClaims(functions)
-        self._new_events = HeartbeatThrottle(clock) if settings.rate_limits else None
-        self._max_events = settings.live_max_events
-        self._event_count = 0  # when this process last created an event or refused one
+        self._limits = CreationLimits(settings, clock)
 
     async def beat(self, viewer: Viewer, event: str, beat: Heartbeat) -> HeartbeatResult:
         """Write a heartbeat. One round trip; on a cluster two with a session, three if the session is new here."""
@@ -79,21 +72,21 @@ class LiveService:
             interval,
             self._window_ms,
             self._only_declared,
-            self._new_event_refusal(viewer, event, session, beat.location, groups),
+            self._limits.event_refusal(viewer.client, (event, session, beat.location, *groups)),
             self._origin,
+            self._limits.place_refusal(viewer.client),
         )
         try:
-            alive, session_alive, is_new = await self._write_heartbeat(event, session, beat.location, args)
+            alive, session_alive, created = await self._write_heartbeat(event, session, beat.location, args)
         except TooManyEvents:
             await self._count_events()  # events may have been purged
             raise
         except SessionOfAnotherEvent:
             self._claims.forget(session)  # a declaration may have taken the session
             raise
-        if is_new:
-            if self._new_events is not None and viewer.client:
-                with suppress(TooFast):  # simultaneous heartbeats may each create an event
-                    self._new_events.take(viewer.client, NEW_EVENTS)
+        if created:
+            self._limits.count(viewer.client, created)
+        if created == NEW_EVENT:
             await self._count_events()
         self.pace.update(event, alive, now)
         return HeartbeatResult(
@@ -102,35 +95,22 @@ class LiveService:
 
     async def _write_heartbeat(
         self, event: str, session: str, location: str, args: Sequence[Arg]
-    ) -> tuple[int, int, bool]:
-        """Write a heartbeat. Returns the viewers of the event and the session, and whether the event is new."""
+    ) -> tuple[int, int, int]:
+        """Write a heartbeat. Returns the viewers of the event and the session, and what it has created."""
         names = self._place_keys(event, session, location)
         if session and self._valkey.clustered:
             async with self._claims.claimed(event, [session]):
-                alive, _, is_new, counted_groups = await self._functions.run("live_beat", names, *args)
+                alive, _, created, counted_groups = await self._functions.run("live_beat", names, *args)
             session_args = (*args[:7], counted_groups, "1", *args[9:])
             session_alive = await self._functions.run(
                 "live_session_beat", keys.session_audience(session), *session_args
             )
         else:
-            alive, session_alive, is_new, _ = await self._functions.run("live_beat", names, *args)
-        return alive, session_alive, bool(is_new)
-
-    def _new_event_refusal(self, viewer: Viewer, event: str, session: str, location: str, groups: list[str]) -> str:
-        """Return why this heartbeat may not create an undeclared event; empty if it may."""
-        if (
-            sum(len(text.encode("utf-8", "surrogatepass")) for text in (event, session, location, *groups))
-            > MAX_NEW_EVENT_BYTES
-        ):
-            return "bytes"
-        if self._event_count >= self._max_events:
-            return "total"
-        if self._new_events is not None and viewer.client:
-            return "client" if self._new_events.wait_seconds(viewer.client, NEW_EVENTS) > 0 else ""
-        return ""
+            alive, session_alive, created, _ = await self._functions.run("live_beat", names, *args)
+        return alive, session_alive, created
 
     async def _count_events(self) -> None:
-        self._event_count = await self._valkey.call("ZCARD", keys.LIVE_EVENTS())
+        self._limits.event_count = await self._valkey.call("ZCARD", keys.LIVE_EVENTS())
 
     async def leave(self, viewer: Viewer, event: str, request: LeaveRequest) -> LeaveResult:
         """End a viewing session now. One round trip; on a cluster two with a session."""

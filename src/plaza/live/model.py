@@ -33,6 +33,9 @@ MAX_UNDECLARED_SESSIONS: Final = 50
 MAX_UNDECLARED_PLACES: Final = 200
 # The ids and groups in the heartbeat that creates an undeclared event, in UTF-8.
 MAX_NEW_EVENT_BYTES: Final = 1_024
+# What a heartbeat has created, in the reply of `live_beat`.
+NEW_PLACE: Final = 1
+NEW_EVENT: Final = 2
 # Viewers can claim any group, so claimed groups have a lower limit than groups from tokens.
 MAX_CLAIMED_GROUPS: Final = 200
 MAX_GROUPS: Final = 1_000
@@ -76,6 +79,10 @@ class TooManyEvents(Conflict):
 
 class TooManyNewEvents(TooFast):
     title, code = "Too many new events", "too_many_new_events"
+
+
+class TooManyNewPlaces(TooFast):
+    title, code = "Too many new sessions and locations", "too_many_new_places"
 
 
 class NewEventTooLarge(TooLarge):

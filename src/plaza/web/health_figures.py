@@ -20,7 +20,7 @@ from plaza.core import keys as core
 from plaza.core import metrics
 from plaza.core.clock import Clock
 from plaza.core.valkey import Valkey
-from plaza.core.valkey_memory import parse_info
+from plaza.core.valkey_memory import memory_warning, parse_info
 
 SPAN_SECONDS: Final = 60.0
 # A sample is used again for this long.
@@ -54,11 +54,13 @@ class NodeFigures(Struct, rename="camel"):
     version: str
     used_memory: int
     peak_memory: int
+    memory_limit: int  # 0: no limit
     fragmentation: float
     keys: int
     clients: int
     ops_per_second: int
     uptime_seconds: int
+    memory_warning: str  # empty unless operators should act
 
 
 class HealthFigures(Struct, rename="camel"):
@@ -220,11 +222,13 @@ async def _node(node: Valkey) -> NodeFigures:
         version=info.get("valkey_version") or info.get("redis_version", ""),
         used_memory=int(info["used_memory"]),
         peak_memory=int(info["used_memory_peak"]),
+        memory_limit=int(info.get("maxmemory", 0)),
         fragmentation=float(info.get("mem_fragmentation_ratio", 0)),
         keys=int(keys),
         clients=int(info["connected_clients"]),
         ops_per_second=int(info["instantaneous_ops_per_sec"]),
         uptime_seconds=int(info["uptime_in_seconds"]),
+        memory_warning=memory_warning(int(info["used_memory"]), int(info.get("maxmemory", 0))),
     )
 
 

@@ -57,7 +57,7 @@ end
 
 -- Why a heartbeat may not create an undeclared event: the ARGV `refusal` of `beat`.
 local REFUSALS = {
-  bytes = {'new_event_too_large', 'The ids and groups of a new event have at most ' .. MAX_NEW_EVENT_BYTES .. ' bytes.'},
+  bytes = {'new_event_too_large', 'The ids and groups of a new event or place have at most ' .. MAX_NEW_EVENT_BYTES .. ' bytes.'},
   client = {'too_many_new_events', 'Too many new events from this address. Use an existing event or wait.'},
   total = {'too_many_events', 'There are too many undeclared events. Ask an admin to declare this one.'},
 }
@@ -73,6 +73,19 @@ local function require_event(v, info)
   end
 end
 
+-- A place is stored with several keys, so one address creates few of them, on declared events too. On an undeclared
+-- event its names are limited in bytes.
+local function require_new_place(v, info)
+  if v.place_refusal ~= '' then
+    fail('too_many_new_places', 'Too many new sessions and locations from this address. Use existing ones or wait.',
+      {field = v.session ~= '' and 'session_id' or 'location'})
+  end
+  if not info.declared and v.refusal == 'bytes' then
+    local code, detail = unpack(REFUSALS.bytes)
+    fail(code, detail, {field = 'event'})
+  end
+end
+
 local function require_place(e, v, info)
   require_event(v, info)
   local known_session = v.session == '' or redis.call('SISMEMBER', e.sessions, v.session) == 1
@@ -83,9 +96,11 @@ local function require_place(e, v, info)
     fail('too_many_places', 'This event has too many sessions. Use one that exists.', {field = 'session_id'})
   end
   local max_places = info.declared and MAX_PLACES or MAX_UNDECLARED_PLACES
-  if redis.call('HEXISTS', e.rooms, v.place) == 0 and redis.call('HLEN', e.rooms) >= max_places then
+  if redis.call('HEXISTS', e.rooms, v.place) == 1 then return end
+  if redis.call('HLEN', e.rooms) >= max_places then
     fail('too_many_places', 'This event has too many locations. Use one that exists.', {field = 'location'})
   end
+  require_new_place(v, info)
 end
 
 local function require_owner(owner, event)
@@ -130,7 +145,7 @@ local function continue_viewing(e, v, open, entry, window)
     continues = take_over_viewing(e, v, entry, window)
     table.insert(open, 1, v.place)
     redis.call('ZREM', e.left, v.user)
-    redis.call('HSETNX', e.rooms, v.place, '')
+    v.created_place = redis.call('HSETNX', e.rooms, v.place, '') == 1
     if v.session ~= '' then redis.call('SADD', e.sessions, v.session) end
   end
   if not continues then redis.call('ZADD', e.starts, v.at, v.user) end
@@ -172,7 +187,7 @@ local function event_heartbeat(e, v)
   write_info(e, fields)
   -- The session counts the same groups.
   v.groups, v.max_groups = groups, MAX_GROUPS
-  return alive, is_new and 1 or 0
+  return alive, is_new and NEW_EVENT or v.created_place and NEW_PLACE or 0
 end
 
 local function session_heartbeat(s, v, info)
@@ -194,7 +209,7 @@ end
 
 -- A heartbeat's ARGV: event, session ('' for none), location, user, now, address, country, groups (joined by '#'),
 -- 1 if the groups come from the token, interval, min window, 1 if only declared events are accepted, why the event must
--- not be new (see REFUSALS; '' if it may), the origin of events ('' for none).
+-- not be new (see REFUSALS; '' if it may), the origin of events ('' for none), why the place must not be new.
 local function read_heartbeat(args)
   local session, location = args[2], args[3]
   return {
@@ -213,12 +228,13 @@ local function read_heartbeat(args)
     only_declared = args[12] == '1',
     refusal = args[13],
     origin = args[14] ~= '' and args[14] or nil,
+    place_refusal = args[15],
   }
 end
 
 -- beat: write a viewer's heartbeat, for the event and on one server also for the session.
 -- KEYS the event's 15; on one server with a session also its 10   ARGV see read_heartbeat
--- Reply {alive, session_alive or -1, 1 if the event is new, groups that count (joined by '#')}
+-- Reply {alive, session_alive or -1, NEW_EVENT or NEW_PLACE or 0, groups that count (joined by '#')}
 command('beat', function(keys, args)
   local v = read_heartbeat(args)
   local s = keys[16] and read_audience(keys, 16, 'session')
@@ -226,8 +242,8 @@ command('beat', function(keys, args)
   if s then require_owner(info.event, v.event) end
   local e = read_event(keys)
   e.event, e.origin = v.event, v.origin
-  local alive, is_new = event_heartbeat(e, v)
-  return {alive, s and session_heartbeat(s, v, info) or -1, is_new, table.concat(v.groups, '#')}
+  local alive, created = event_heartbeat(e, v)
+  return {alive, s and session_heartbeat(s, v, info) or -1, created, table.concat(v.groups, '#')}
 end)
 
 -- session_beat: the session's part of a heartbeat, on a cluster.   KEYS the session's 10   ARGV as beat   Reply alive

@@ -20,6 +20,8 @@ function updateFigures(element, figures) {
       const value = node[shown.dataset.field];
       shown.textContent = shown.dataset.field.endsWith("Memory") ? formatBytes(value) : number.format(value);
     }
+    const warning = element.querySelector(`[data-warning="${index}"]`);
+    if (warning) Object.assign(warning, { textContent: node.memoryWarning, hidden: !node.memoryWarning });
   });
 }
 
