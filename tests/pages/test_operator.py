@@ -194,7 +194,7 @@ async def test_the_health_page_warns_before_valkey_is_full(plaza: Plaza, admin: 
     for limit, warning in (
         (0, "has no memory limit"),
         (used * 10, ""),
-        (round(used * 1.1), "of its memory. When it is"),
+        (round(used * 1.1), "of its memory. When"),
     ):
         await plaza.core.valkey.call("CONFIG", "SET", "maxmemory", limit)
         page = ParsedPage((await admin.get("/app/operator/health")).text)

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from plaza.core.auth import API, Actor
+from plaza.social.credentials import Credentials
 from plaza.social.keys import USER
 from plaza.social.model import NewComment, Registration
 from tests.social.conftest import ADMIN, Social
@@ -80,3 +81,11 @@ async def test_a_block_does_not_hide_a_user_from_an_admins_moderation(
     assert (await http.put("/users/bob/suspension", headers=social.token(admin))).status_code == 200
     refused = await http.post(f"/posts/{post.id}/like", headers=social.token(admin))
     assert refused.status_code == 404, "a block still protects from what is not moderation"
+
+
+async def test_another_providers_user_gets_no_reserved_name(social: Social, redis_client: Any) -> None:
+    credentials = social.parts[Credentials]
+    for name in ("admin", "Root", "PLAZA"):
+        assert not await credentials.create(name, {})
+        assert await redis_client.exists(USER(name)) == 0
+    assert await credentials.create("ana", {})

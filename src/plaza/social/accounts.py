@@ -20,6 +20,7 @@ from plaza.social.api_sessions import ApiSessions
 from plaza.social.credentials import Credentials
 from plaza.social.keys import AUTH_USER, USER, USER_LEAVING, USER_RENAMING
 from plaza.social.model import (
+    RESERVED_USERNAMES,
     InvalidRefreshToken,
     PasskeyLogin,
     PasswordLogin,
@@ -35,9 +36,6 @@ from plaza.social.refresh_tokens import MAX_SESSIONS, RefreshToken, issue_tokens
 
 # The reply of a refresh with a token that was used before.
 REUSED: Final = "reused"
-
-# Names that look official. Other systems may sync such users, and operators may have them.
-RESERVED_USERNAMES: Final = frozenset({"admin", "support", "system", "root", "plaza"})
 
 
 class Accounts:

@@ -17,7 +17,7 @@ from plaza.core.sign_in_limits import SignInLimits
 from plaza.core.tokens import ROLES
 from plaza.core.tracking_cache import TrackingCache
 from plaza.social.keys import AUTH_USER, USER, USER_LEAVING, USER_RENAMING
-from plaza.social.model import AccountSuspended, UsernameTaken
+from plaza.social.model import RESERVED_USERNAMES, AccountSuspended, UsernameTaken
 
 # Users whose role is cached until it changes: about 200 bytes each.
 MAX_CACHED_ACTORS: Final = 20_000
@@ -129,7 +129,9 @@ class Credentials:
         return bool(await self._valkey.call("HGET", AUTH_USER(username), "password_hash") == stored)
 
     async def create(self, username: str, profile: Mapping[str, str]) -> bool:
-        """Create an account without a password; False if the username is taken. One round trip."""
+        """Create an account without a password; False if the username is taken or reserved. One round trip."""
+        if username.lower() in RESERVED_USERNAMES:
+            return False
         keys = [USER(username), AUTH_USER(username), USER_LEAVING(username), USER_RENAMING(username)]
         fields = [part for name, value in profile.items() if value for part in (name, value)]
         try:

@@ -32,6 +32,8 @@ _URL = described_pattern(
 _ID = described_pattern("Must be a UUID in lower case", rf"^{UUID}$(?!\n)")
 _NAME = described_pattern("A username has 1 to 30 of A-Z a-z 0-9 . _ -", r"^[A-Za-z0-9._-]{1,30}$(?!\n)")
 
+# Names that look official. Other systems may sync such users, and operators may have them.
+RESERVED_USERNAMES: Final = frozenset({"admin", "support", "system", "root", "plaza"})
 MAX_CONTENT_CHARACTERS: Final = 10_000
 MAX_PICTURES: Final = 4
 
