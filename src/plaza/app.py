@@ -54,6 +54,7 @@ from plaza.keyspace.proxy.service import Proxy
 from plaza.live import domain as live
 from plaza.live.viewers import ViewerAuthenticator
 from plaza.media import domain as media
+from plaza.reports import domain as reports
 from plaza.search import domain as search
 from plaza.sessions.service import Sessions
 from plaza.shop import domain as shop
@@ -79,6 +80,7 @@ DOMAINS: tuple[Domain, ...] = (
     live.DOMAIN,
     caching.DOMAIN,
     shop.DOMAIN,
+    reports.DOMAIN,
     search.DOMAIN,
     webhooks.DOMAIN,
 )

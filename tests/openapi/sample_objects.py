@@ -28,6 +28,7 @@ from plaza.challenges.model import PostId as ChallengePostId
 from plaza.core.pictures import PictureId
 from plaza.live.model import EventId
 from plaza.live.model import SessionId as LiveSessionId
+from plaza.reports.model import ReportId
 from plaza.sessions.model import SessionId
 from plaza.shop.model import ItemId
 from plaza.social.model import CommentId, PostId
@@ -107,6 +108,11 @@ async def create_post(sample: SampleObjects) -> Any:
 async def create_article_comment(sample: SampleObjects) -> Any:
     article = await sample.replace(example_of(ArticleId))
     return (await sample.send("POST", f"/articles/{article}/comments", {"content": "Hello"}))["id"]
+
+
+async def create_report(sample: SampleObjects) -> Any:
+    post = await sample.replace(example_of(PostId))
+    return (await sample.send("POST", "/reports", {"subject": "post", "id": post, "reason": "Advertising"}))["id"]
 
 
 async def create_comment(sample: SampleObjects) -> Any:
@@ -286,6 +292,7 @@ SAMPLES: dict[Any, Callable[[SampleObjects], Awaitable[Any]]] = {
     example_of(LiveSessionId): name_session,
     example_of(ItemId): create_item,
     example_of(SessionId): start_session,
+    example_of(ReportId): create_report,
     example_of(WebhookId): create_webhook,
     example_of(DeliveryId): create_failed_delivery,
     example_of(PictureId): create_picture,

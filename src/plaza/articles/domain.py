@@ -10,6 +10,7 @@ from plaza.articles.jobs import timers
 from plaza.articles.library import LIBRARY
 from plaza.articles.lists import ArticleLists
 from plaza.articles.personal_data import ArticlesPersonalData
+from plaza.articles.report_sources import ArticleCommentReports, ArticleReports
 from plaza.articles.routes import route
 from plaza.articles.search_source import ArticleSearch
 from plaza.articles.service import Articles
@@ -26,6 +27,7 @@ def build(core: Core) -> Parts:
         timers=timers(articles),
         personal_data=ArticlesPersonalData(articles, comments),
         search_sources=[ArticleSearch(articles)],
+        report_sources=[ArticleReports(articles), ArticleCommentReports(comments)],
     )
 
 

@@ -12,6 +12,7 @@ from plaza.challenges.personal_data import ChallengesPersonalData
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.recommendation.recommender import Recommender
+from plaza.challenges.report_sources import ChallengePostReports
 from plaza.challenges.routes import route
 from plaza.challenges.search_source import ChallengeSearch
 from plaza.challenges.service import Challenges
@@ -23,9 +24,10 @@ def build(core: Core) -> Parts:
     projections = ChallengeProjections(core.sql, core.functions, core.clock, core.settings.max_post_age)
     daily_job = DailyJob(projections, Leases(core.functions))
     challenges = Challenges(core.sql, projections, core.clock)
+    posts = ChallengePosts(core.sql, projections, core.clock)
     services = [
         challenges,
-        ChallengePosts(core.sql, projections, core.clock),
+        posts,
         daily_job,
         Recommender(projections, core.provided.blocks),
         Participations(core.sql, core.clock),
@@ -35,6 +37,7 @@ def build(core: Core) -> Parts:
         timers=timers(daily_job),
         personal_data=ChallengesPersonalData(projections),
         search_sources=[ChallengeSearch(core.sql, challenges)],
+        report_sources=[ChallengePostReports(posts)],
         inspectors=[ChallengesInspector(projections, daily_job)],
     )
 

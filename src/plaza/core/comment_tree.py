@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
@@ -34,6 +35,14 @@ LIBRARY: Final = Library.read(
 )
 
 UUID: Final = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+
+_UUID: Final = re.compile(UUID)
+
+
+def is_uuid(text: str) -> bool:
+    """Whether a text is a UUID in lower case, the id of a post or a comment on it."""
+    return _UUID.fullmatch(text) is not None
+
 
 MAX_COMMENT_CHARACTERS: Final = 2_000
 CommentText = Annotated[str, Meta(min_length=1, max_length=MAX_COMMENT_CHARACTERS, pattern=VISIBLE_TEXT)]

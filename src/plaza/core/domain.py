@@ -26,6 +26,7 @@ from plaza.core.keyspace import Catalogue
 from plaza.core.passkey_credentials import PasskeyCredential
 from plaza.core.pictures import PictureHost, Pictures
 from plaza.core.rate_limits import Limiter
+from plaza.core.report_source import ReportSource
 from plaza.core.search_source import SearchSource
 from plaza.core.security_log import SecurityLog
 from plaza.core.settings import Settings
@@ -146,6 +147,7 @@ class Provided:
     picture_hosts: Mapping[str, PictureHost] = field(default_factory=dict)  # by kind of thing
     personal_data: Mapping[str, PersonalData] = field(default_factory=dict)  # by domain
     search_sources: Sequence[SearchSource] = ()
+    report_sources: Sequence[ReportSource] = ()
 
     def merged(self, other: Provided) -> Provided:
         """Return these services and those of another domain."""
@@ -201,6 +203,7 @@ class Parts:
     worker_loops: Mapping[str, Turn | WorkerLoop] = field(default_factory=dict)
     personal_data: PersonalData | None = None
     search_sources: Sequence[SearchSource] = ()
+    report_sources: Sequence[ReportSource] = ()
     inspectors: Sequence[Inspector] = ()  # audit checks against data outside Valkey
     # Called before the connections close.
     on_close: Sequence[Callable[[], None]] = ()
@@ -233,6 +236,7 @@ def build_domains(core: Core, domains: Sequence[Domain]) -> list[Parts]:
         part = domain.build(replace(core, provided=provided))
         provided = provided.merged(part.provided)
         provided = replace(provided, search_sources=[*provided.search_sources, *part.search_sources])
+        provided = replace(provided, report_sources=[*provided.report_sources, *part.report_sources])
         if part.personal_data is not None:
             provided = replace(provided, personal_data={**provided.personal_data, domain.name: part.personal_data})
         parts.append(part)

@@ -61,6 +61,8 @@ POLICIES: Final[Mapping[str, Policy]] = {
     # The same for a username at one address, and for a username in a browser where the user has signed in before.
     "guess": Policy(user=Quota(10, 1_800), address=None),
     "device": Policy(user=Quota(10, 600), address=None),
+    # A report costs an admin's time.
+    "report": Policy(user=Quota(20, 3_600), address=Quota(100, 3_600)),
     # A class may register together.
     "register": Policy(user=Quota(10, 600), address=Quota(120, 600)),
     # A mail costs its sender's reputation and its reader's patience: a few an hour are enough for any user.

@@ -31,6 +31,7 @@ from plaza.social.post_pictures import PostPictures
 from plaza.social.post_reader import PostReader
 from plaza.social.posts import Posts
 from plaza.social.relations import Relations
+from plaza.social.report_sources import CommentReports, PostReports, UserReports
 from plaza.social.search_source import PostSearch, UserSearch
 from plaza.social.users import Users
 
@@ -73,6 +74,7 @@ def build(core: Core) -> Parts:
         build_last=lambda provided: _build_last(core, passwords, credentials, api_sessions, personal_data, provided),
         personal_data=personal_data,
         search_sources=[UserSearch(users), PostSearch(reader)],
+        report_sources=[PostReports(posts), CommentReports(comments), UserReports(users)],
         on_close=[passwords.close],
     )
 

@@ -75,5 +75,6 @@ def _cached_row(
 ) -> bytes:
     comment = {"id": id, "username": username, "content": content, "created_at": created_at, "edited": edited}
     thread = {"path": thread_path, "replies": replies, "deleted": deleted, "can_reply": can_reply}
-    actions = {"can_delete": can_delete, "can_edit": can_edit, "path": path}
+    subject = "article_comment" if path.startswith("/app/articles/") else "comment"
+    actions = {"can_delete": can_delete, "can_edit": can_edit, "path": path, "subject": subject}
     return render("comment.html", comment=comment, when=when, thread=thread, actions=actions).encode()

@@ -1,0 +1,30 @@
+"""What users can report of challenges: posts in them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plaza.challenges.posts import ChallengePosts
+from plaza.core.auth import Actor
+from plaza.core.errors import Invalid
+from plaza.core.report_source import ReportedThing
+
+
+class ChallengePostReports:
+    """Posts in challenges. Their author can be suspended."""
+
+    kind: Final = "challenge_post"
+    removal: Final = ""
+
+    def __init__(self, posts: ChallengePosts) -> None:
+        self._posts = posts
+
+    async def find(self, viewer: Actor, id: str) -> ReportedThing:
+        if not (id.isascii() and id.isdigit() and len(id) <= 15):
+            raise Invalid("This is no id of such a thing.", field="id")
+        post = await self._posts.read(viewer, int(id))
+        url = f"/app/challenges/{post.challenge_id}#challenge-post-{id}"
+        return ReportedThing(author=post.username, text=post.text, url=url)
+
+    async def remove(self, admin: Actor, id: str) -> None:
+        raise Invalid("A challenge post cannot be removed. Suspend its author.", field="id")

@@ -1,0 +1,1 @@
+"""Reports by users on what they see, and the admins' queue of them."""

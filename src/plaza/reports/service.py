@@ -1,0 +1,179 @@
+"""Reports: create, list, close."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, bindparam, func, select, update
+
+from plaza.core.auth import Actor
+from plaza.core.clock import Clock
+from plaza.core.errors import NotFound
+from plaza.core.paging import PageResult, page_by_position
+from plaza.core.report_source import ReportedThing, ReportSource
+from plaza.core.sql import Sql
+from plaza.core.sql_events import add_events
+from plaza.core.sql_paging import ids_in_table, newest_ids
+from plaza.core.username_locks import lock_username
+from plaza.core.valkey import Valkey
+from plaza.reports.events import STREAM, ReportCreated, ReportResolved
+from plaza.reports.model import AlreadyReported, NewReport, Report, ReportChange, ReportsQuery
+from plaza.reports.tables import REPORTS
+
+_OTHERS = REPORTS.alias()
+_OF_THING = (
+    select(func.count())
+    .select_from(_OTHERS)
+    .where(_OTHERS.c.kind == REPORTS.c.kind, _OTHERS.c.thing == REPORTS.c.thing)
+    .scalar_subquery()
+    .label("of_thing")
+)
+_OF_AUTHOR = (
+    select(func.count())
+    .select_from(_OTHERS)
+    .where(_OTHERS.c.author == REPORTS.c.author)
+    .scalar_subquery()
+    .label("of_author")
+)
+_BY_IDS = select(REPORTS, _OF_THING, _OF_AUTHOR).where(REPORTS.c.id.in_(bindparam("ids", expanding=True)))
+
+
+class Reports:
+    """The queue of reports."""
+
+    def __init__(self, sql: Sql, valkey: Valkey, sources: Mapping[str, ReportSource], clock: Clock) -> None:
+        self._sql = sql
+        self._valkey = valkey
+        self._sources = sources
+        self._clock = clock
+
+    async def create(self, actor: Actor, new: NewReport) -> Report:
+        """Report something that the caller can see. One open report for each user and thing; another is 409."""
+        thing = await self._source(new.subject).find(actor, new.id)
+        now = self._clock.now_ms()
+        values = {
+            "kind": new.subject,
+            "thing": new.id,
+            "author": thing.author,
+            "reporter": actor.name,
+            "reason": new.reason,
+            "state": "open",
+            "note": "",
+            "admin": "",
+            "created_ms": now,
+        }
+        async with self._sql.begin() as tx:
+            await lock_username(tx, self._valkey, actor.name, actor.since_ms)
+            statement = self._sql.insert(REPORTS).values(values).on_conflict_do_nothing()
+            row = (await tx.execute(statement.returning(REPORTS))).one_or_none()
+            if row is None:
+                raise AlreadyReported("Your report of this is open. An admin will look at it.")
+            await add_events(tx, STREAM, [ReportCreated(*_event_fields(row))], now)
+        return _report(row)
+
+    async def get(self, id: int) -> Report:
+        """Return a report with its counts. One statement."""
+        (found,) = await self._load([str(id)])
+        if found is None:
+            raise _missing(id)
+        return found
+
+    async def page(self, query: ReportsQuery) -> PageResult[Report]:
+        """List reports, latest first. Two statements."""
+        where: list[ColumnElement[bool]] = []
+        if query.state != "all":
+            where.append(REPORTS.c.state == query.state)
+        if query.author is not None:
+            where.append(REPORTS.c.author == query.author)
+        if query.subject_id is not None:
+            where.append(REPORTS.c.thing == query.subject_id)
+        name = f"reports {query.state} {query.author} {query.subject_id}"
+        after = ids_in_table(self._sql, name, newest_ids(REPORTS.c.id, *where))
+        return await page_by_position(name, query, after, self._load)
+
+    async def change(self, actor: Actor, id: int, change: ReportChange) -> Report:
+        """Close a report, with a note, or open it again. Closing it again changes the note only."""
+        now, is_open = self._clock.now_ms(), change.state == "open"
+        values = {
+            "state": change.state,
+            "note": change.note,
+            "admin": "" if is_open else actor.name,
+            "closed_ms": None if is_open else now,
+        }
+        async with self._sql.begin() as tx:
+            await lock_username(tx, self._valkey, actor.name, actor.since_ms)
+            before = (await tx.execute(select(REPORTS).where(REPORTS.c.id == id).with_for_update())).one_or_none()
+            if before is None:
+                raise _missing(id)
+            if is_open and before.state != "open" and await _has_open_report(tx, before):
+                raise AlreadyReported("The reporter has another open report of this. Work on that one.")
+            statement = update(REPORTS).where(REPORTS.c.id == id).values(values).returning(REPORTS)
+            row = (await tx.execute(statement)).one()
+            if before.state != row.state and not is_open:
+                closed = ReportResolved(*_event_fields(row), state=row.state, admin=row.admin)
+                await add_events(tx, STREAM, [closed], now)
+        return await self.get(id)
+
+    async def find_thing(self, admin: Actor, report: Report) -> ReportedThing | None:
+        """Return what was reported; None if it is gone."""
+        try:
+            return await self._source(report.subject).find(admin, report.subject_id)
+        except NotFound:
+            return None
+
+    def removal(self, report: Report) -> str:
+        """Return how an admin removes what was reported: `ban`, `delete`, or empty."""
+        source = self._sources.get(report.subject)
+        return source.removal if source else ""
+
+    async def remove_thing(self, admin: Actor, report: Report) -> None:
+        """Ban or delete what was reported, if it is still there."""
+        try:
+            await self._source(report.subject).remove(admin, report.subject_id)
+        except NotFound:
+            return
+
+    def _source(self, kind: str) -> ReportSource:
+        source = self._sources.get(kind)
+        if source is None:  # the domain is turned off
+            raise NotFound("There is no such thing.", subject=kind)
+        return source
+
+    async def _load(self, ids: Sequence[str]) -> list[Report | None]:
+        wanted = [int(id) for id in ids]
+        rows = await self._sql.fetch_all(_BY_IDS, ids=wanted)
+        found = {row.id: _report(row, row.of_thing, row.of_author) for row in rows}
+        return [found.get(id) for id in wanted]
+
+
+async def _has_open_report(tx: Any, row: Any) -> bool:
+    same = (REPORTS.c.kind == row.kind, REPORTS.c.thing == row.thing, REPORTS.c.reporter == row.reporter)
+    found = await tx.execute(select(REPORTS.c.id).where(*same, REPORTS.c.state == "open"))
+    return found.first() is not None
+
+
+def _event_fields(row: Any) -> tuple[int, str, str, str, str]:
+    return row.id, row.kind, row.thing, row.author, row.reporter
+
+
+def _report(row: Any, of_thing: int | None = None, of_author: int | None = None) -> Report:
+    return Report(
+        id=row.id,
+        subject=row.kind,
+        subject_id=row.thing,
+        author=row.author,
+        reporter=row.reporter,
+        reason=row.reason,
+        state=row.state,
+        created_at=row.created_ms,
+        note=row.note,
+        admin=row.admin,
+        closed_at=row.closed_ms,
+        subjectReports=of_thing,
+        authorReports=of_author,
+    )
+
+
+def _missing(id: int) -> NotFound:
+    return NotFound("No report has this id.", id=id)

@@ -1,0 +1,112 @@
+"""Reports: the form for users, and the admins' queue with everything an admin does about a report."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from plaza.core.errors import Conflict, Invalid
+from plaza.core.http.access import ADMIN, USER
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
+from plaza.reports.model import NewReport, Report, ReportChange, ReportId, ReportsQuery
+from plaza.reports.service import Reports
+from plaza.social.users import Users
+from plaza.web import forms
+from plaza.web.operator_navigation import SECTION, operator_tabs
+from plaza.web.page_responses import PageResponses
+from plaza.web.page_routes import PageRoutes
+from plaza.web.rendering import tabs
+from plaza.web.text_html import next_page_link, truncate_text
+from plaza.web.visitors import Visitor
+
+page = PageRoutes()
+
+PATH: Final = "/app/operator/reports"
+STATES: Final = (("Open", "open"), ("Resolved", "resolved"), ("Dismissed", "dismissed"))
+ROWS: Final = 20
+MAX_TEXT_CHARACTERS: Final = 400
+
+Action = Literal["remove", "suspend", "dismiss", "resolve"]
+_NOTES: Final = {"remove": "Removed.", "suspend": "Author suspended.", "dismiss": "", "resolve": ""}
+
+
+class ReportAction(msgspec.Struct):
+    """The button that an admin pressed."""
+
+    action: Action
+
+
+@page.get("/report", access=USER)
+async def report_form(request: Request, site: PageResponses, subject: str = "", id: str = "") -> Response[str]:
+    """Show the form to report something."""
+    visitor = await site.visitors.from_request(request)
+    visitor.require_user()
+    return _form(site, request, visitor, subject, id)
+
+
+def _form(
+    site: PageResponses, request: Request, visitor: Visitor, subject: str, id: str, reason: str = "", problem: str = ""
+) -> Response[str]:
+    context: dict[str, Any] = {"subject": subject[:20], "id": id[:64], "reason": reason, "problem": problem}
+    return site.page(request, visitor, "report.html", status=422 if problem else 200, **context)
+
+
+@page.post("/report", access=USER)
+async def report(request: Request, body: bytes, site: PageResponses, reports: Reports) -> Response[str]:
+    """Report something to the admins."""
+    visitor = await site.visitors.from_request(request)
+    try:
+        await reports.create(visitor.require_user(), forms.read_form(body, NewReport))
+    except (Invalid, Conflict) as error:
+        given = forms.parse_form(body)
+        subject, id, reason = (given.get(name, "") for name in ("subject", "id", "reason"))
+        return _form(site, request, visitor, subject, id, reason, error.detail)
+    return site.page(request, visitor, "reported.html")
+
+
+@page.get("/operator/reports", access=ADMIN)
+async def queue(
+    request: Request, site: PageResponses, reports: Reports, state: str = "open", author: str = "", cursor: str = ""
+) -> Response[str]:
+    """List reports with what was reported, its author and earlier reports."""
+    visitor = await site.visitors.from_request(request)
+    shown = state if state in dict(STATES).values() else "open"
+    filters = {"state": "all" if author else shown, "author": author or None, "limit": ROWS, "cursor": cursor or None}
+    found = await reports.page(forms.convert_fields(filters, ReportsQuery))
+    path = f"{PATH}?author={author}" if author else f"{PATH}?state={shown}"
+    orders = tuple((label, f"{PATH}?state={value}") for label, value in STATES)
+    current = "" if author else next(label for label, value in STATES if value == shown)
+    context: dict[str, Any] = {
+        "tabs": operator_tabs("Reports"),
+        "states": tabs("Reports by state", orders, current),
+        "author": author,
+        "entries": [await _entry(visitor, reports, report) for report in found.items],
+        "more": next_page_link(path, found.pagination),
+    }
+    return site.page(request, visitor, "operator-reports.html", section=SECTION, **context)
+
+
+async def _entry(visitor: Visitor, reports: Reports, report: Report) -> dict[str, Any]:
+    thing = await reports.find_thing(visitor.require_user(), report)
+    text = "" if thing is None else truncate_text(thing.text, MAX_TEXT_CHARACTERS)
+    return {"report": report, "thing": thing, "text": text, "removal": reports.removal(report)}
+
+
+@page.post("/operator/reports/{id}", access=ADMIN, logged_fields=("action",))
+async def act(
+    request: Request, body: bytes, site: PageResponses, id: ReportId, reports: Reports, users: Users
+) -> Response[str]:
+    """Update a report: remove what was reported, suspend its author, resolve or dismiss it."""
+    visitor = await site.visitors.from_request(request)
+    admin, given = visitor.require_user(), forms.parse_form(body)
+    action = forms.convert_fields({"action": given.get("action", "")}, ReportAction).action
+    found = await reports.get(id)
+    if action == "remove":
+        await reports.remove_thing(admin, found)
+    elif action == "suspend":
+        await users.suspend(admin, found.author, on=True)
+    state: Literal["resolved", "dismissed"] = "dismissed" if action == "dismiss" else "resolved"
+    await reports.change(admin, id, ReportChange(state, given.get("note", "")[:1_000] or _NOTES[action]))
+    return site.form_response(request, visitor, b"", f"{PATH}?state=open")

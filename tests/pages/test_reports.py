@@ -1,0 +1,43 @@
+"""A report's way through the pages: a user reports, an admin acts, the thing is gone for everyone."""
+
+from __future__ import annotations
+
+import re
+
+from plaza.accounts.model import LogQuery
+from plaza.accounts.security_log import SqlSecurityLog
+from plaza.app import Plaza
+from plaza.core.auth import API
+from plaza.reports.model import ReportsQuery
+from plaza.reports.service import Reports
+from plaza.social.users import Users
+from tests.pages.conftest import PageClient
+
+
+async def test_report_queue_ban_gone(plaza: Plaza, ana: PageClient, guest: PageClient, url: str) -> None:
+    async with PageClient(url) as ben, PageClient(url) as root:
+        await ben.sign_up("ben")
+        await root.sign_up("cleo")
+        await plaza.get(Users).set_role(API, "cleo", "admin")
+        post = (await ben.submit("/app/posts", content="Buy <now>", next="")).headers["location"]
+        id = post.rpartition("/")[2]
+        form = f"/app/report?subject=post&id={id}"
+        assert form.replace("&", "&amp;") in (await ana.get(post)).text
+        sent = await ana.submit("/app/report", page=form, reason="Advertising")
+        assert "Thank you" in sent.text
+        again = await ana.submit("/app/report", page=form, reason="Advertising")
+        assert again.status_code == 422
+        assert (await ana.get("/app/operator/reports")).status_code == 403
+        queue = (await root.get("/app/operator/reports")).text
+        assert "Buy &lt;now&gt;" in queue
+        assert "Advertising" in queue
+        (number,) = re.findall(r'id="report-(\d+)"', queue)
+        path = f"/app/operator/reports/{number}"
+        await root.submit(path, page="/app/operator/reports", action="remove", note="An advertisement")
+        assert (await guest.get(post)).status_code == 404
+        assert "Buy" not in (await guest.get("/app")).text
+        (closed,) = (await plaza.get(Reports).page(ReportsQuery(state="resolved"))).items
+        assert (closed.note, closed.admin) == ("An advertisement", "cleo")
+        assert "An advertisement" in (await root.get("/app/operator/reports?state=resolved")).text
+        logged = await plaza.get(SqlSecurityLog).search(LogQuery(kind="admin", q="cleo"))
+        assert any("/operator/reports/{id}" in action.action for action in logged.actions)
