@@ -31,16 +31,16 @@ FORBIDDEN = {access.NOT_A_USER, access.NOT_A_KEY, access.NOT_AN_ADMIN}
 NEEDS_SCOPE = "This needs an API key with the scope"
 
 # The kinds of callers, each with the status it gets on a route of each access; None if it is accepted.
-CLOSED = (Access.AUTHENTICATED, Access.USER, Access.ADMIN, Access.API_KEY, Access.VIEWER)
+CLOSED = (Access.AUTHENTICATED, Access.USER, Access.ADMIN, Access.API_KEY, Access.EVENTS, Access.VIEWER)
 BY_HEADER: dict[str, dict[Access, int | None]] = {
     "anonymous": dict.fromkeys(CLOSED, 401),
-    "user token": {Access.ADMIN: 403, Access.API_KEY: 403},
+    "user token": {Access.ADMIN: 403, Access.API_KEY: 403, Access.EVENTS: 403},
     "admin token": {Access.API_KEY: 403},
     "API key": {Access.USER: 403, Access.VIEWER: 403},
     "viewer token": {**dict.fromkeys(CLOSED, 401), Access.VIEWER: None},
 }
 # Named API keys have fewer rights than the API key: the route must declare their scope.
-SCOPED_KEYS: dict[str, Scope] = {"key to read": "read", "key to sync": "sync"}
+SCOPED_KEYS: dict[str, Scope] = {"key to read": "read", "key to sync": "sync", "key to events": "events"}
 BY_HEADER |= dict.fromkeys(SCOPED_KEYS, BY_HEADER["API key"])
 BY_HEADER["wrong token"] = BY_HEADER["guest session"] = BY_HEADER["anonymous"]
 BY_HEADER["user session"] = BY_HEADER["admin session"] = BY_HEADER["anonymous"]

@@ -18,11 +18,13 @@ from plaza.accounts.security_log import SqlSecurityLog
 from plaza.articles import domain as articles
 from plaza.caching import domain as caching
 from plaza.challenges import domain as challenges
-from plaza.core import health, keys, paging, rate_limits
+from plaza.core import event_routes, health, keys, paging, rate_limits
 from plaza.core.api_keys import ApiKeys
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
 from plaza.core.domain import Core, Domain, Parts, build_domains
+from plaza.core.event_hub import EventHub
+from plaza.core.event_routes import EventFeed, EventTypeNames
 from plaza.core.event_trimming import EventTrimming
 from plaza.core.events import EventData
 from plaza.core.functions import Functions
@@ -135,6 +137,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
         try:
             yield Plaza(core, app, jobs, services)
         finally:
+            services[EventHub].close()
             await services[Audits].close()
             for part in parts:
                 for end in part.on_close:
@@ -152,8 +155,18 @@ def _services(
     services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains), services.get(SqlSecurityLog))
     services[Audits] = Audits(_auditor(core, domains, parts))
     services[EventTrimming] = EventTrimming(core.functions, core.settings.events_days, core.settings.events_max)
+    services |= _event_services(core, domains)
     services[KeyBrowser] = KeyBrowser(core.valkey, catalogues(domains))
     return services
+
+
+def _event_services(core: Core, domains: Sequence[Domain]) -> dict[type, Any]:
+    """Return what the route of events needs."""
+    types, settings = event_types(domains), core.settings
+    hub = EventHub(core.functions, list(types), core.clock, settings.events_days, settings.events_max)
+    names = EventTypeNames(kind.type for kinds in types.values() for kind in kinds)
+    source = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")
+    return {EventHub: hub, EventFeed: EventFeed(hub, names, source)}
 
 
 def _worker(
@@ -225,7 +238,7 @@ def event_types(domains: Sequence[Domain] = DOMAINS) -> dict[str, Sequence[type[
 
 def routes_of(domains: Sequence[Domain]) -> list[Routes]:
     """Return all routes except those of `/docs`, `/openapi.json` and `/metrics`, which `make_app` adds."""
-    own = [health.route, proxy.route, *(routes for domain in domains for routes in domain.routes)]
+    own = [health.route, event_routes.route, proxy.route, *(routes for domain in domains for routes in domain.routes)]
     return [*own, *page_registry.ROUTES] if _shows_pages(domains) else own
 
 

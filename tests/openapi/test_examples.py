@@ -93,7 +93,7 @@ class ExampleSender:
     def _credentials(self, access: Access, samples: SampleObjects) -> dict[str, str]:
         if access.is_open:
             return {}
-        return samples.key if access in (Access.ADMIN, Access.API_KEY) else samples.token
+        return samples.key if access in (Access.ADMIN, Access.API_KEY, Access.EVENTS) else samples.token
 
     async def _check(self, response: httpx.Response, operation: dict[str, Any]) -> None:
         """Check that the response is successful and is described."""

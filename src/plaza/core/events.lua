@@ -168,3 +168,18 @@ command('append', function(keys, args)
   end
   redis.call('PEXPIRE', relayed, PUBLISHED_MS)
 end)
+
+-- events_after: the next entries of several streams, up to the last millisecond that is over: entries that are added
+-- later to any of the streams come after them. If the clock was set back, entries of the future do not wait for it.
+-- KEYS streams   ARGV count, last id read of each   Reply {1 if newer entries wait, {entry, …} of each stream, …}
+query('after', function(keys, args)
+  local at, reply = clock_ms(), {0}
+  for i, stream in ipairs(keys) do
+    local newest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
+    local newest_ms = newest and tonumber(newest[1]:match('^%d+')) or 0
+    local upto = newest_ms > at + 1000 and '+' or text(at - 1)
+    reply[i + 1] = newest_ms > 0 and redis.call('XRANGE', stream, '(' .. args[i + 1], upto, 'COUNT', args[1]) or {}
+    if upto ~= '+' and newest_ms >= at then reply[1] = 1 end
+  end
+  return reply
+end)

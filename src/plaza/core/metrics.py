@@ -188,6 +188,11 @@ WEBHOOK_WAITING = Gauge(
     multiprocess_mode="livemostrecent",
     registry=REGISTRY,
 )
+EVENT_LISTENERS_CUT_OFF = Counter(
+    "plaza_event_listeners_cut_off_total",
+    "Listeners of `GET /events` that did not keep up and were disconnected.",
+    registry=REGISTRY,
+)
 CACHE_PAGES = Counter(
     "plaza_cache_pages_total",
     "Requests to the page cache, by result: hit, old (served while it is recomputed), computed, or passed by.",

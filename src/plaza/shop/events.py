@@ -44,7 +44,7 @@ class OrderPlaced(EventData):
     subject: ClassVar[str] = "order"
     order: Annotated[int, Meta(description="Id of the order.")]
     username: Annotated[str | None, Meta(description="The customer's username; null for a guest.")]
-    items: list[OrderedItem]
+    items: Annotated[list[OrderedItem], Meta(description="What was ordered.")]
 
 
 EVENTS = (ItemCreated, ItemUpdated, OrderPlaced)

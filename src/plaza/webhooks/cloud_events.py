@@ -9,37 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-
-from plaza.core.number_parsing import parse_time_ms
-
-# Events have ids and usernames only. This is a hundred times what Plaza writes.
-MAX_DATA_CHARACTERS: Final = 65_536
-MAX_SUBJECT_CHARACTERS: Final = 300
+from plaza.core.cloud_events import MAX_SUBJECT_CHARACTERS, to_cloud_event
+from plaza.core.events import Event
 
 _TYPE: Final = re.compile(r"[a-z0-9_]{1,50}(\.[a-z0-9_]{1,50}){1,3}")
 _ID: Final = re.compile(r"[!-~]{1,200}")  # it becomes a header
-
-_encode = msgspec.json.Encoder().encode
-
-
-class CloudEvent(msgspec.Struct, frozen=True):
-    """The JSON format of CloudEvents 1.0."""
-
-    id: str
-    source: str
-    type: str
-    subject: str
-    time: datetime
-    data: Any = None
-    specversion: str = "1.0"
-    datacontenttype: str = "application/json"
-
-    def encode(self) -> bytes:
-        return _encode(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +37,11 @@ class OutgoingEvent:
 
 def from_entry(default_id: str, entry: str, fields: Mapping[str, str], source: str) -> OutgoingEvent | None:
     """Return the event of a stream's entry; None if it is none. `default_id` is for an event without an id."""
-    event_type = fields.get("type", "")
-    if _TYPE.fullmatch(event_type) is None:
+    if _TYPE.fullmatch(fields.get("type", "")) is None:
         return None
     id = fields.get("id", "")
-    if _ID.fullmatch(id) is None:
-        id = default_id
-    time = datetime.fromtimestamp(parse_time_ms(fields.get("time"), int(entry.partition("-")[0])) / 1000, UTC)
     subject = fields.get("subject", "")[:MAX_SUBJECT_CHARACTERS]
-    event = CloudEvent(id, source, event_type, subject, time, _json(fields.get("data")))
-    return OutgoingEvent(entry, id, event_type, subject, fields.get("origin") == "import", event.encode())
-
-
-def _json(text: str | None) -> Any:
-    if text is None or len(text) > MAX_DATA_CHARACTERS:
-        return None
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return None
+    valid = {**fields, "id": id if _ID.fullmatch(id) else default_id, "subject": subject}
+    event = Event("", entry, valid)
+    body = to_cloud_event(event, source).encode()
+    return OutgoingEvent(entry, event.id, event.type, event.subject, event.origin == "import", body)

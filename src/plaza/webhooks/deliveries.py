@@ -11,11 +11,12 @@ import msgspec
 
 from plaza.core import metrics
 from plaza.core.clock import Clock
+from plaza.core.cloud_events import CloudEvent
 from plaza.core.functions import Functions
 from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Page, ids_in_sorted_set, page_by_position
 from plaza.core.sequences import pairs_to_dict
-from plaza.webhooks.cloud_events import CloudEvent, OutgoingEvent, from_entry
+from plaza.webhooks.cloud_events import OutgoingEvent, from_entry
 from plaza.webhooks.endpoint_reader import Endpoint, EndpointReader
 from plaza.webhooks.http_client import EndpointConnections, SendOutcome, WebhookClient
 from plaza.webhooks.keys import WEBHOOK, WEBHOOK_ATTEMPTS, WEBHOOK_DELIVERIES, WEBHOOK_FAILING

@@ -7,6 +7,7 @@
 | `USER` | a user token; on pages, a signed-in user |
 | `ADMIN` | a user token of an admin or the API key; on pages, a signed-in admin |
 | `API_KEY` | the API key |
+| `EVENTS` | an admin, the API key, or a named API key with the scope `events` |
 | `SESSION` | everyone; the session cookie identifies the caller, and a new session starts without one |
 | `VIEWER` | a viewer token or a user token |
 
@@ -31,6 +32,7 @@ class Access(Enum):
     USER = "user"
     ADMIN = "admin or API key"
     API_KEY = "API key"
+    EVENTS = "admin or API key with the scope events"
     SESSION = "session cookie"
     VIEWER = "viewer or user"
 
@@ -45,6 +47,7 @@ AUTHENTICATED: Final = Access.AUTHENTICATED
 USER: Final = Access.USER
 ADMIN: Final = Access.ADMIN
 API_KEY: Final = Access.API_KEY
+EVENTS: Final = Access.EVENTS
 SESSION: Final = Access.SESSION
 VIEWER: Final = Access.VIEWER
 
@@ -66,7 +69,7 @@ def require_access(access: Access, actor: Actor | None, *, by_cookie: bool = Fal
         raise Unauthenticated(NOT_SIGNED_IN if by_cookie else NOT_AUTHENTICATED)
     if actor.via_key and (access is USER or access is VIEWER):
         raise Forbidden(NOT_A_USER)
-    if access is ADMIN and not actor.is_admin:
+    if (access is ADMIN or (access is EVENTS and not actor.via_key)) and not actor.is_admin:
         raise Forbidden(NOT_AN_ADMIN)
     if access is API_KEY and not actor.via_key:
         raise Forbidden(NOT_A_KEY)

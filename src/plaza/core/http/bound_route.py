@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from plaza.core.api_keys import Scope
-from plaza.core.http.access import API_KEY
+from plaza.core.http.access import API_KEY, EVENTS
 from plaza.core.http.argument_binding import EmptyBody, allows_empty_body, body_decoder, extractors, query_binder
 from plaza.core.http.handler_signature import read_signature
 from plaza.core.http.headers import standard_headers, with_headers
@@ -32,6 +32,15 @@ class EncodedResponse:
         self.status = status
         self.headers = headers
         self.body = body
+
+
+def _required_scope(route: Route) -> Scope | None:
+    """Return what a named API key needs for a route; None: the scope `admin`."""
+    if route.access is EVENTS:
+        return "events"
+    if route.access is API_KEY:
+        return "sync"
+    return "read" if route.safe else None
 
 
 def _as_coroutine(handler: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
@@ -80,7 +89,7 @@ class BoundRoute:
         self.is_form = route.by_cookie and not route.safe
         self.is_admin_action = route.is_admin_action
         self.limit = route.limit
-        self.scope: Scope | None = "sync" if route.access is API_KEY else "read" if route.safe else None
+        self.scope = _required_scope(route)
         self.body_limit = route.body_limit if isinstance(route.body_limit, int) else route.body_limit(settings)
         self.status = route.status
         self.takes_body = bool(self.signature.of_kind("body"))

@@ -37,6 +37,7 @@ _SCHEMES: dict[Access, tuple[str, ...]] = {
     Access.USER: _TOKENS,
     Access.ADMIN: (*_TOKENS, "apiKey"),
     Access.API_KEY: ("apiKey", "bearer"),
+    Access.EVENTS: (*_TOKENS, "apiKey"),
     Access.SESSION: ("sessionCookie",),
     Access.VIEWER: _TOKENS,
 }
@@ -115,7 +116,7 @@ def describe_operation(bound: BoundRoute, schemas: Schemas) -> dict[str, Any]:
 
 def _security(access: Access) -> list[dict[str, list[str]]]:
     """The credentials that an operation accepts, each with the role it needs; `{}` where none are needed."""
-    roles = ["admin"] if access is Access.ADMIN else []
+    roles = ["admin"] if access in (Access.ADMIN, Access.EVENTS) else []
     accepted = [{scheme: roles if scheme in _TOKENS else []} for scheme in _SCHEMES[access]]
     return [*accepted, {}] if access.is_open else accepted
 
