@@ -17,8 +17,8 @@ from plaza.core.http import access
 from plaza.core.http.access import Access
 from plaza.core.http.bound_route import BoundRoute
 from plaza.core.http.routes import Route
+from plaza.core.roles import Role
 from plaza.core.settings import Settings
-from plaza.core.tokens import Role
 from tests.http_servers import serving
 from tests.servers import Server
 from tests.timeouts import TIME_LIMIT_SECONDS

@@ -8,6 +8,8 @@ import json
 import re
 import shlex
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,3 +129,21 @@ def test_a_refusal_of_valkey_is_one_sentence(reply: str, expected: str, capsys: 
     printed = capsys.readouterr().err
     assert printed.startswith(expected)
     assert printed.count("\n") == 1
+
+
+def test_help_imports_nothing_that_takes_long() -> None:
+    """`plaza --help` takes less than 150 ms of CPU. One of these modules takes a third of that."""
+    program = "import sys, plaza.cli; plaza.cli.parser().format_help(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    slow = {
+        "asyncio",
+        "cryptography",
+        "importlib.metadata",
+        "jwt",
+        "numpy",
+        "rich",
+        "sqlalchemy",
+        "structlog",
+        "uvicorn",
+    }
+    assert not slow & set(done.stdout.split())

@@ -10,14 +10,12 @@ import argparse
 import os
 import signal
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from plaza import __version__
-from plaza.cli_errors import EXPECTED, print_error
+import plaza
 from plaza.commands import api_keys, challenges, demo, keyspace, live, search, users, webhooks
 from plaza.commands.base import add_command
 from plaza.core.settings import Settings
-from plaza.core.telemetry import configure_logs
 
 if TYPE_CHECKING:
     from plaza.commands.base import Run
@@ -26,6 +24,10 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns its exit status."""
     given = parser().parse_args(arguments)
+    # Imported here, like the modules of commands: `plaza --help` needs none of them, and starts twice as fast.
+    from plaza.cli_errors import EXPECTED, print_error
+    from plaza.core.telemetry import configure_logs
+
     configure_logs()
     try:
         run: Run = given.run
@@ -38,6 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _exit_with_sigpipe()
 
 
+class _PrintVersion(argparse.Action):
+    """Reads the version when it is asked for, which takes longer than the rest of `plaza --help`."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        print(f"plaza {plaza.__version__}")
+        parser.exit()
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of all commands. `docs/commands.md` is generated from it."""
     top = argparse.ArgumentParser(
@@ -45,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
         description="A community platform back end on Valkey.",
         epilog="Settings are environment variables; docs/settings.md lists them.",
     )
-    top.add_argument("--version", action="version", version=f"plaza {__version__}")
+    top.add_argument("--version", action=_PrintVersion, nargs=0, help="show program's version number and exit")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     serve = add_command(

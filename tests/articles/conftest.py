@@ -24,8 +24,8 @@ from plaza.core.http.app import make_app
 from plaza.core.idempotency import Idempotency
 from plaza.core.keys import LIBRARIES
 from plaza.core.paging import Snapshots
+from plaza.core.roles import Role
 from plaza.core.settings import Settings
-from plaza.core.tokens import Role
 from plaza.core.valkey import Valkey, scan_pages
 from tests.http_servers import client_of
 

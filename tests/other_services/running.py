@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from plaza.app import DOMAINS, Plaza
-from plaza.core.tokens import Role
+from plaza.core.roles import Role
 from plaza.keyspace.audit import REPAIR, AuditReport, Audits
 from tests.http_servers import all_of_plaza, serving
 from tests.servers import Cluster, Server

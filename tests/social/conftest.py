@@ -19,9 +19,9 @@ from plaza.core.idempotency import Idempotency
 from plaza.core.leases import JOBS
 from plaza.core.rate_limits import Limiter
 from plaza.core.revocations import Revocations, ended_sessions
+from plaza.core.roles import Role
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.core.tokens import Role
 from plaza.core.valkey import REQUEST_USAGE, RequestUsage, Valkey
 from plaza.social.account_deletion import AccountDeletion
 from plaza.social.accounts import Accounts

@@ -6,7 +6,6 @@ A command imports the modules it needs itself, so that `plaza token` does not wa
 from __future__ import annotations
 
 import argparse
-import asyncio
 import getpass
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -40,6 +39,8 @@ def add_command(commands: Commands, name: str, run: Run, summary: str, example: 
 
 def with_plaza(work: Callable[[Plaza], Awaitable[T]]) -> T:
     """Run some work with an open Plaza, beside a running server or alone."""
+    import asyncio
+
     from plaza.app import running
     from plaza.valkey_discovery import find_valkey
 
@@ -75,6 +76,8 @@ def _operator() -> str:
 
 def with_valkey(work: Callable[[Valkey], Awaitable[T]]) -> T:
     """Run some work with a Valkey connection only. It works even if SQL or a domain cannot start."""
+    import asyncio
+
     from plaza.valkey_discovery import find_valkey, open_connection
 
     async def run() -> T:

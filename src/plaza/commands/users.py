@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from plaza.commands.base import SEE_HELP, add_command, with_plaza_logged
 from plaza.core.errors import Invalid, NotFound, OperatorError
-from plaza.core.tokens import ROLES, Role
+from plaza.core.roles import ROLES, Role
 
 if TYPE_CHECKING:
     from plaza.app import Plaza

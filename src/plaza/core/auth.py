@@ -16,8 +16,9 @@ from plaza.core.api_keys import ApiKeys, Scope
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Unauthenticated
 from plaza.core.revocations import NOT_REVOKED, Revocations
+from plaza.core.roles import Role
 from plaza.core.settings import Settings
-from plaza.core.tokens import MAX_TOKEN_AGE_SECONDS, Claims, Role, Tokens
+from plaza.core.tokens import MAX_TOKEN_AGE_SECONDS, Claims, Tokens
 
 USER: Final[Role] = "user"
 MODEL: Final[Role] = "model"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 import jwt
 import msgspec
@@ -22,9 +22,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from plaza.core.errors import SettingError, Unauthenticated
 from plaza.core.number_parsing import MAX_TIME_MS
-
-Role = Literal["user", "model", "admin"]
-ROLES: Final[tuple[Role, ...]] = get_args(Role)
+from plaza.core.roles import ROLES, Role
 
 ACCESS_TOKEN_SECONDS: Final = 900
 # How far another issuer's clock may be ahead.

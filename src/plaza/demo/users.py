@@ -12,7 +12,7 @@ from functools import cached_property
 from random import Random
 from typing import Final, Protocol, cast
 
-from plaza.core.tokens import Role
+from plaza.core.roles import Role
 from plaza.demo.phrases import Topic, read_texts, topic, topics
 
 DAY_MS: Final = 86_400_000

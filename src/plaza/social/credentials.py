@@ -12,9 +12,9 @@ from plaza.core.errors import Forbidden
 from plaza.core.functions import Functions
 from plaza.core.passkey_credentials import PasskeyCredential
 from plaza.core.passwords import PasswordCaller, Passwords
+from plaza.core.roles import ROLES
 from plaza.core.security_log import AccountLog
 from plaza.core.sign_in_limits import SignInLimits
-from plaza.core.tokens import ROLES
 from plaza.core.tracking_cache import TrackingCache
 from plaza.social.keys import AUTH_USER, USER, USER_LEAVING, USER_RENAMING
 from plaza.social.model import RESERVED_USERNAMES, AccountSuspended, UsernameTaken

@@ -23,7 +23,8 @@ from plaza.core.functions import Functions
 from plaza.core.http.problem_details import invalid_from_msgspec
 from plaza.core.number_parsing import parse_int
 from plaza.core.passwords import is_supported_hash
-from plaza.core.tokens import Role, is_username
+from plaza.core.roles import Role
+from plaza.core.tokens import is_username
 from plaza.social import keys as k
 from plaza.social.hashtags import all_tags
 from plaza.social.model import (

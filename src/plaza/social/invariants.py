@@ -13,7 +13,7 @@ from plaza.core.invariants import REPORT_ONLY, Command, Entry, Invariant, Invari
 from plaza.core.keyspace import Key
 from plaza.core.number_parsing import parse_int
 from plaza.core.passwords import is_supported_hash
-from plaza.core.tokens import ROLES
+from plaza.core.roles import ROLES
 from plaza.social import keys as k
 from plaza.social.hashtags import MAX_TAGS, tags_in
 from plaza.social.model import RANKED_MS, points, score

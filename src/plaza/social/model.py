@@ -14,8 +14,9 @@ from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Pagination
 from plaza.core.passkey_credentials import PasskeyCredential
 from plaza.core.pictures import AltText, Picture, PictureId, decode_pictures
+from plaza.core.roles import ROLES, Role
 from plaza.core.text_patterns import CONTROL, VISIBLE_TEXT
-from plaza.core.tokens import ROLES, Role, is_username
+from plaza.core.tokens import is_username
 from plaza.core.validation_messages import described_pattern
 from plaza.social.hashtags import MAX_TAG_CHARACTERS, MAX_TAGS, tags_in
 from plaza.social.keys import PRIVATE

@@ -15,9 +15,10 @@ from plaza.core.account_sessions import AccountSession
 from plaza.core.auth import Auth
 from plaza.core.clients import ClientInfo
 from plaza.core.number_parsing import parse_int
+from plaza.core.roles import Role
 from plaza.core.sequences import pairs_to_dict
 from plaza.core.settings import AccountAddress
-from plaza.core.tokens import ACCESS_TOKEN_SECONDS, Role, is_username
+from plaza.core.tokens import ACCESS_TOKEN_SECONDS, is_username
 from plaza.social.model import InvalidRefreshToken, SignedIn, user_from_hash
 
 REFRESH_MS: Final = 30 * 86_400_000

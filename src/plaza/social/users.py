@@ -12,8 +12,8 @@ from plaza.core.errors import Forbidden
 from plaza.core.functions import Functions
 from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Page, PageResult, ids_in_sorted_set, page_by_position
+from plaza.core.roles import Role
 from plaza.core.sequences import pairs_to_dict
-from plaza.core.tokens import Role
 from plaza.core.valkey import Valkey
 from plaza.social.keys import (
     AUTH_USER,

@@ -17,7 +17,7 @@ from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.service import Challenges
 from plaza.core.auth import Actor
 from plaza.core.paging import Page
-from plaza.core.tokens import Role
+from plaza.core.roles import Role
 from plaza.live.heartbeats import LiveService
 from plaza.live.model import Heartbeat, LeaveRequest, Viewer
 from plaza.sessions.sign_in import SignIn

@@ -15,8 +15,8 @@ from plaza.core.auth import Auth
 from plaza.core.functions import Functions
 from plaza.core.http.app import App, make_app
 from plaza.core.rate_limits import Limiter
+from plaza.core.roles import Role
 from plaza.core.settings import Settings
-from plaza.core.tokens import Role
 from plaza.core.valkey import Valkey
 from plaza.keyspace.proxy import execution, routes
 from plaza.keyspace.proxy.service import Proxy
