@@ -19,6 +19,7 @@ from plaza.articles import domain as articles
 from plaza.caching import domain as caching
 from plaza.challenges import domain as challenges
 from plaza.core import event_routes, health, keys, paging, rate_limits
+from plaza.core.admin_mfa import AdminMfa
 from plaza.core.api_keys import ApiKeys
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
@@ -129,6 +130,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             error_formats=page_registry.ERROR_FORMATS if _shows_pages(domains) else {},
             pages=SitePageAccess(services[PageResponses]) if _shows_pages(domains) else None,
             viewer_auth=services[ViewerAuthenticator].actor if ViewerAuthenticator in services else None,
+            admin_mfa=services.get(AdminMfa),
             explain_error=services[WrongTypeReporter].explain,
             draining=draining,
             security_log=services.get(SqlSecurityLog),

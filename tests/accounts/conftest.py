@@ -88,7 +88,7 @@ class Account:
         return found[1]
 
     async def verify(self, email: str) -> None:
-        await self.send("/auth/email", 202, email=email)
+        await self.send("/auth/email", 202, email=email, password=PASSWORD)
         await self.send("/auth/email/verify", token=await self.next_link())
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 
 from plaza.accounts.email_links import Emails
@@ -23,7 +25,7 @@ async def login(http: httpx.AsyncClient, password: str) -> int:
 
 @ON_BOTH
 async def test_a_link_verifies_the_address_once(ana: Account, plaza: Plaza, mailbox: Mailbox) -> None:
-    await ana.send("/auth/email", 202, email="  Ana@Example.org ")
+    await ana.send("/auth/email", 202, password=PASSWORD, email="  Ana@Example.org ")
     await eventually(lambda: mailbox.mails)
     assert mailbox.mails[0]["to"] == ADDRESS
     assert "https://plaza.example/app/verify-email?token=" in mailbox.mails[0].get_content()
@@ -34,10 +36,18 @@ async def test_a_link_verifies_the_address_once(ana: Account, plaza: Plaza, mail
     is_problem(await ana.http.post("/auth/email/verify", json={"token": token}), 400, "invalid_link")
 
 
+async def test_a_stolen_token_cannot_change_the_address(ana: Account, plaza: Plaza) -> None:
+    await ana.verify(ADDRESS)
+    for password in (None, "wrong horse battery"):
+        problem = await ana.send("/auth/email", 403, password=password, email="eve@example.org")
+        assert problem["code"] == "password_wrong"
+    assert await plaza.get(Emails).is_verified("ana")
+
+
 async def test_an_address_that_changed_meanwhile_is_not_verified(ana: Account, plaza: Plaza) -> None:
-    await ana.send("/auth/email", 202, email=ADDRESS)
+    await ana.send("/auth/email", 202, password=PASSWORD, email=ADDRESS)
     token = await ana.next_link()
-    await ana.send("/auth/email", 202, email="other@example.org")
+    await ana.send("/auth/email", 202, password=PASSWORD, email="other@example.org")
     await ana.next_link()
     is_problem(await ana.http.post("/auth/email/verify", json={"token": token}), 409, "email_changed")
     assert not await plaza.get(Emails).is_verified("ana")
@@ -60,20 +70,48 @@ async def test_a_reset_link_sets_a_password_and_ends_every_session(ana: Account,
     is_problem(used, 400, "invalid_link")
 
 
+async def test_a_weak_password_does_not_use_a_link_up(ana: Account, http: httpx.AsyncClient) -> None:
+    await ana.verify(ADDRESS)
+    await ana.send("/auth/reset", 202, email=ADDRESS)
+    token = await ana.next_link()
+    await ana.send("/auth/reset/confirm", 422, token=token, password="password1")
+    await ana.send("/auth/reset/confirm", token=token, password="new horse battery")
+    assert await login(http, "new horse battery") == 200
+
+
+async def test_a_reset_link_is_void_once_the_account_has_another_address(ana: Account, http: httpx.AsyncClient) -> None:
+    await ana.verify(ADDRESS)
+    await ana.send("/auth/reset", 202, email=ADDRESS)
+    token = await ana.next_link()
+    await ana.verify("new@example.org")
+    confirmed = await http.post("/auth/reset/confirm", json={"token": token, "password": "new horse battery"})
+    is_problem(confirmed, 400, "invalid_link")
+    assert await login(http, PASSWORD) == 200
+
+
+async def test_one_reset_link_sets_one_password(ana: Account, http: httpx.AsyncClient) -> None:
+    await ana.verify(ADDRESS)
+    await ana.send("/auth/reset", 202, email=ADDRESS)
+    token = await ana.next_link()
+    bodies = [{"token": token, "password": f"new horse battery {number}"} for number in range(5)]
+    responses = await asyncio.gather(*(http.post("/auth/reset/confirm", json=body) for body in bodies))
+    assert sorted(response.status_code for response in responses) == [200] + [400] * 4
+
+
 async def test_only_verified_addresses_get_reset_links(ana: Account, http: httpx.AsyncClient, mailbox: Mailbox) -> None:
-    await ana.send("/auth/email", 202, email=ADDRESS)
+    await ana.send("/auth/email", 202, password=PASSWORD, email=ADDRESS)
     await ana.next_link()
     known = await http.post("/auth/reset", json={"email": ADDRESS})
     unknown = await http.post("/auth/reset", json={"email": "unknown@example.org"})
     assert (known.status_code, known.json()) == (unknown.status_code, unknown.json()) == (202, {"accepted": True})
     # The stream is handled in order: when the next verification mail is out, both requests were handled.
-    await ana.send("/auth/email", 202, email="third@example.org")
+    await ana.send("/auth/email", 202, password=PASSWORD, email="third@example.org")
     await eventually(lambda: mailbox.mails)
     assert [mail["to"] for mail in mailbox.mails] == ["third@example.org"]
 
 
 async def test_a_link_serves_its_own_purpose_only(ana: Account, http: httpx.AsyncClient) -> None:
-    await ana.send("/auth/email", 202, email=ADDRESS)
+    await ana.send("/auth/email", 202, password=PASSWORD, email=ADDRESS)
     token = await ana.next_link()
     reset = await http.post("/auth/reset/confirm", json={"token": token, "password": "new horse battery"})
     is_problem(reset, 400, "invalid_link")
@@ -82,7 +120,7 @@ async def test_a_link_serves_its_own_purpose_only(ana: Account, http: httpx.Asyn
 
 async def test_a_mail_server_that_was_away_gets_the_mail_later(ana: Account, mailbox: Mailbox) -> None:
     mailbox.refuse = True
-    await ana.send("/auth/email", 202, email=ADDRESS)
+    await ana.send("/auth/email", 202, password=PASSWORD, email=ADDRESS)
     await eventually(lambda: mailbox.refused)
     mailbox.refuse = False
     await ana.send("/auth/email/verify", token=await ana.next_link())
@@ -90,7 +128,7 @@ async def test_a_mail_server_that_was_away_gets_the_mail_later(ana: Account, mai
 
 async def test_bad_addresses_are_refused_by_name(ana: Account) -> None:
     for email in ("ana", "ana@", "@example.org", "a b@example.org", "ana@exa\nmple.org", "a" * 300):
-        problem = await ana.send("/auth/email", 422, email=email)
+        problem = await ana.send("/auth/email", 422, password=PASSWORD, email=email)
         assert problem["field"] == "email" or problem["errors"][0]["field"] == "email"
 
 

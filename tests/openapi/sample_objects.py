@@ -130,11 +130,12 @@ async def create_account_session(sample: SampleObjects) -> str:
 
 
 async def create_verification_link(sample: SampleObjects) -> str:
-    await sample.send("POST", "/auth/email", {"email": "ben@example.org"})
+    await sample.send("POST", "/auth/email", {"email": "ben@example.org", "password": PASSWORD})
     return await sample.plaza.get(Emails).new_link(OneTimeLink("verify", sample.ben, "ben@example.org"))
 
 
 async def create_reset_link(sample: SampleObjects) -> str:
+    await sample.plaza.get(Emails).verify(await create_verification_link(sample), None)
     return await sample.plaza.get(Emails).new_link(OneTimeLink("reset", sample.ben, "ben@example.org"))
 
 

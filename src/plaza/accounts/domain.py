@@ -16,6 +16,7 @@ from plaza.accounts.second_factor_check import SecondFactorCheck
 from plaza.accounts.security_log import SqlSecurityLog
 from plaza.accounts.sessions import AccountSessions
 from plaza.accounts.sign_in_proof import SignInProof
+from plaza.core.admin_mfa import AdminMfa
 from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.encryption import Encryption
 from plaza.core.errors import SettingError
@@ -32,9 +33,11 @@ def build(core: Core) -> Parts:
     account_log = AccountLog(log)
     challenges = PasskeyChallenges(core.valkey, core.settings.secret("jwt_secret"), core.clock)
     passkeys = Passkeys(core.functions, challenges, RelyingParty.from_settings(core.settings), core.clock)
+    check = SecondFactorCheck(core.valkey, second_factors, passkeys)
+    admin_mfa = AdminMfa(check.is_set_up if core.settings.require_admin_mfa else None)
     return Parts(
-        [second_factors, passkeys, log, account_log],
-        Provided(second_factor=SecondFactorCheck(second_factors, passkeys), security_log=log),
+        [second_factors, passkeys, admin_mfa, log, account_log],
+        Provided(second_factor=check, security_log=log),
         timers=jobs.timers(log),
         personal_data=AccountsPersonalData(core.valkey, second_factors, passkeys, log),
         build_last=lambda provided: _build_last(core, account_log, provided),

@@ -82,8 +82,16 @@ class Emails:
         return link
 
     async def reset(self, token: str, password: str, client: str | None) -> OneTimeLink:
-        """Set a new password by a link. Every session and token of the account ends."""
+        """Set a new password by a link. Every session and token of the account ends.
+
+        A weak password does not use the link up. A link to an address that is no longer the account's is void.
+        """
+        key = ONE_TIME_LINK(digest(token))
+        found = _read_link(await self._valkey.call("GET", key), "reset")
+        await self._credentials.require_strong(found.username, password)
         link = await self._take_link(token, "reset")
+        if link.username not in await self.accounts_of(link.address):
+            raise InvalidLink
         await self._credentials.set_password(link.username, password)
         if self._sessions is not None:
             await self._sessions.sign_out(link.username)
@@ -114,11 +122,14 @@ class Emails:
 
     async def _take_link(self, token: str, purpose: Purpose) -> OneTimeLink:
         """Return what a link is for; a second use finds nothing."""
-        stored = await self._valkey.call("GETDEL", ONE_TIME_LINK(digest(token)))
-        link = _DECODER.decode(stored) if stored is not None else None
-        if link is None or link.purpose != purpose:
-            raise InvalidLink
-        return link
+        return _read_link(await self._valkey.call("GETDEL", ONE_TIME_LINK(digest(token))), purpose)
+
+
+def _read_link(stored: str | None, purpose: Purpose) -> OneTimeLink:
+    link = _DECODER.decode(stored) if stored is not None else None
+    if link is None or link.purpose != purpose:
+        raise InvalidLink
+    return link
 
 
 class MailJob:

@@ -93,7 +93,10 @@ class TooManyPasskeys(Conflict):
 
 
 class NewEmail(msgspec.Struct, forbid_unknown_fields=True):
+    """An address, and the password of the account: mail to the address can reset the password."""
+
     email: EmailAddress
+    password: Annotated[str, Meta(max_length=1_000)] | None = None
 
 
 class VerifyEmail(msgspec.Struct, forbid_unknown_fields=True):

@@ -49,9 +49,17 @@ from plaza.core.security_log import AccountLog
 route = Routes("accounts")
 
 
-@route.post("/auth/email", access=USER, status=202, example={"email": "ana@example.org"})
-async def set_email(actor: Actor, body: NewEmail, request: Request, emails: Emails) -> MailAccepted:
-    """Set your e-mail address. A mail with a link verifies it."""
+@route.post(
+    "/auth/email",
+    access=USER,
+    status=202,
+    limit=None,
+    raises=[IncorrectPassword, SignInAgain, TooFast],
+    example={"email": "ana@example.org", "password": "correct horse battery"},
+)
+async def set_email(actor: Actor, body: NewEmail, request: Request, proof: SignInProof, emails: Emails) -> MailAccepted:
+    """Set your e-mail address, with your password. A mail with a link verifies it."""
+    await proof.require(actor, body.password, request.address)
     await emails.change(actor, body.email, request.address)
     return MailAccepted()
 

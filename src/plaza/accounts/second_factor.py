@@ -47,8 +47,17 @@ class SecondFactors:
         secret = pyotp.random_base32()
         stored = self._encryption.encrypt(secret, _CONTEXT)
         await self._valkey.call("HSET", ACCOUNT_MFA(actor.name), "pending_secret", stored)
-        uri = pyotp.TOTP(secret).provisioning_uri(actor.name, issuer_name="Plaza")
-        return TotpEnrolment(secret, uri)
+        return _enrolment(actor.name, secret)
+
+    async def pending(self, actor: Actor) -> TotpEnrolment | None:
+        """Return the secret that is being set up; None if there is none. One round trip."""
+        stored = await self._valkey.call("HGET", ACCOUNT_MFA(actor.name), "pending_secret")
+        if stored is None:
+            return None
+        try:
+            return _enrolment(actor.name, self._encryption.decrypt(stored, _CONTEXT))
+        except Undecryptable:
+            return None
 
     async def confirm(self, actor: Actor, code: str) -> list[str]:
         """Turn codes on and return the recovery codes, which are shown this once. Two round trips."""
@@ -97,3 +106,7 @@ class SecondFactors:
             if secrets.compare_digest(totp.generate_otp(step).encode(), code.encode()):
                 return step
         return None
+
+
+def _enrolment(username: str, secret: str) -> TotpEnrolment:
+    return TotpEnrolment(secret, pyotp.TOTP(secret).provisioning_uri(username, issuer_name="Plaza"))

@@ -42,6 +42,7 @@ class Actor:
     groups: tuple[str, ...] | None = None  # None if the token has no groups
     via_key: bool = False
     scopes: frozenset[Scope] | None = None  # of a named API key; None for everything that the role allows
+    lacks_mfa: bool = False  # an admin whose rights are withheld until the account has a second factor
     # When the token was issued, to detect a revocation during the request (`username_locks.py`). None for API keys.
     since_ms: int | None = field(default=None, compare=False)
     session: str | None = field(default=None, compare=False)  # id of the session, if the credentials belong to one
@@ -49,7 +50,7 @@ class Actor:
 
     @property
     def is_admin(self) -> bool:
-        return self.role == ADMIN
+        return self.role == ADMIN and not self.lacks_mfa
 
     def require_self_or_admin(self, name: str) -> None:
         """Raise `Forbidden` unless the actor is this user or an admin."""

@@ -108,6 +108,9 @@ class CredentialStore(SignInCheck, Protocol):
     async def set_email(self, username: str, address: str) -> None:
         """Set the address in a user's profile."""
 
+    async def require_strong(self, username: str, password: str) -> None:
+        """Raise `WeakPassword` if a user's new password is easy to guess."""
+
     async def set_password(self, username: str, password: str) -> None:
         """Set a user's password and end every session that refreshes tokens."""
 

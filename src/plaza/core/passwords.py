@@ -85,8 +85,14 @@ class Passwords:
         self, password: str, username: str, field: str = "password", caller: PasswordCaller = NO_CALLER
     ) -> str:
         """Return the hash of a user's new password, or raise `WeakPassword` for this field of the request."""
-        await self._run(lambda: require_strong(password, username, field), caller)
+        await self.require_strong(password, username, field, caller)
         return await self.hash(password, caller)
+
+    async def require_strong(
+        self, password: str, username: str, field: str = "password", caller: PasswordCaller = NO_CALLER
+    ) -> None:
+        """Raise `WeakPassword` if a user's new password is easy to guess."""
+        await self._run(lambda: require_strong(password, username, field), caller)
 
     async def check(self, stored: str | None, password: str, caller: PasswordCaller = NO_CALLER) -> PasswordCheck:
         """Compare a password with a stored hash.

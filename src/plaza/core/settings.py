@@ -80,6 +80,9 @@ class Settings:
     oidc_issuer: str = setting("", "Address of an OpenID provider that users may sign in with. Empty: none.")
     oidc_client_id: str = setting("", "Plaza's client id at that provider.")
     oidc_client_secret: str = setting("", "Plaza's client secret at that provider.")
+    require_admin_mfa: bool = setting(
+        False, "`on`: admins use their rights only with a second factor (codes or a passkey). API keys need none."
+    )
     smtp_url: str = setting(
         "",
         "Mail server: `smtp://user:password@host:587?from=plaza@example.org` or `smtps://…`. "

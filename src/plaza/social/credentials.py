@@ -149,6 +149,10 @@ class Credentials:
         """Set the address in a user's profile. One round trip."""
         await self._functions.run("social_change_profile", [USER(username)], username, 1, "email", address)
 
+    async def require_strong(self, username: str, password: str) -> None:
+        """Raise `WeakPassword` if a user's new password is easy to guess. No round trip."""
+        await self._passwords.require_strong(password, username)
+
     async def set_password(self, username: str, password: str) -> None:
         """Set a user's password and end every session that refreshes tokens. One round trip."""
         hashed = await self._passwords.hash_new(password, username)

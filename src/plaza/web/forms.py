@@ -74,6 +74,14 @@ def read_form(body: bytes, kind: type[T], **values: Any) -> T:
     return convert_fields({**fields, **values}, kind)
 
 
+def json_field(fields: Mapping[str, str], name: str, kind: type[T]) -> T:
+    """Convert a field in which a script put JSON; `Invalid` says that it is wrong."""
+    try:
+        return msgspec.json.decode(fields.get(name, ""), type=kind)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise Invalid("The browser sent nothing that can be used. Try again.", field=name) from error
+
+
 def convert_fields(fields: Mapping[str, Any], kind: type[T]) -> T:
     """Convert fields to a type; `Invalid` says which field is wrong."""
     try:

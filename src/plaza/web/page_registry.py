@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import urlsplit
 
+from plaza.accounts.email_links import Emails
+from plaza.accounts.passkeys import Passkeys
+from plaza.accounts.second_factor import SecondFactors
 from plaza.articles.lists import ArticleLists
 from plaza.caching.page_cache import PageCache
+from plaza.core.admin_mfa import AdminMfa
 from plaza.core.domain import Core
 from plaza.core.http.routes import ErrorResponse, Routes
 from plaza.live.schedule import EventSchedule
@@ -27,8 +32,10 @@ from plaza.web import (
     routes_operator_webhooks,
     routes_post_feeds,
     routes_posts,
+    routes_recovery,
     routes_reports,
     routes_search,
+    routes_security,
     routes_settings,
     routes_shop,
     routes_users,
@@ -36,9 +43,10 @@ from plaza.web import (
 from plaza.web.demo_accounts import DemoAccounts
 from plaza.web.health_figures import HealthMonitor
 from plaza.web.mention_links import MentionLinks
-from plaza.web.page_responses import PageResponses
+from plaza.web.page_responses import PageResponses, SignInMethods
 from plaza.web.problem_pages import problem_page
 from plaza.web.product_html import ProductPages
+from plaza.web.routes_security import SecurityPage
 from plaza.web.sidebar import Sidebar
 from plaza.web.visitors import Visitors
 
@@ -49,6 +57,8 @@ ROUTES: Final[tuple[Routes, ...]] = (
     routes_reports.page,
     routes_users.page,
     routes_settings.page,
+    routes_security.page,
+    routes_recovery.page,
     routes_articles.page,
     routes_challenges.page,
     routes_live.page,
@@ -69,10 +79,14 @@ ERROR_FORMATS: Final[Mapping[str, ErrorResponse]] = {"/app": problem_page}
 def services(core: Core, known: Mapping[type, Any], demo: DemoAccounts, job_names: Sequence[str]) -> list[object]:
     """The services of the pages, beside those of the domains."""
     secret = core.settings.secret("jwt_secret")
-    visitors = Visitors(known[Sessions], known[SessionCache], known[Credentials])
+    visitors = Visitors(known[Sessions], known[SessionCache], known[Credentials], known[AdminMfa])
     sidebar = Sidebar(known[EventSchedule], known[ArticleLists], core.clock)
+    passkeys: Passkeys = known[Passkeys]
+    party, issuer = passkeys.relying_party, core.settings.oidc_issuer
+    methods = SignInMethods(party.origin if party.is_usable else "", urlsplit(issuer).hostname or "")
     return [
-        PageResponses(secret, visitors, sidebar.html, core.clock, demo, MentionLinks(known[Users])),
+        PageResponses(secret, visitors, sidebar.html, core.clock, demo, MentionLinks(known[Users]), methods),
+        SecurityPage(known[Emails], known[SecondFactors], passkeys, known[Credentials]),
         sidebar,
         ProductPages(PageCache(core.functions)),
         HealthMonitor(core.valkey, core.clock, job_names),

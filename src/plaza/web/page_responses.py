@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -31,6 +32,14 @@ _ROWS_MARKER: Final = secrets.token_hex(16).encode()
 _ROWS: Final = Markup(_ROWS_MARKER.decode())  # noqa: S704
 
 
+@dataclass(frozen=True, slots=True)
+class SignInMethods:
+    """How users can sign in besides the password. Empty where a method is not available."""
+
+    passkey_origin: str = ""
+    openid_provider: str = ""
+
+
 class PageResponses:
     """Builds page responses."""
 
@@ -42,7 +51,9 @@ class PageResponses:
         clock: Clock,
         demo: DemoAccounts,
         mentions: MentionLinks,
+        sign_in_methods: SignInMethods,
     ) -> None:
+        self.sign_in_methods = sign_in_methods
         self.visitors = visitors
         self.clock = clock
         self._sidebar = sidebar
@@ -90,7 +101,7 @@ class PageResponses:
         return {
             "me": visitor,
             "return_path": return_path,
-            "site_header": site_header(section, visitor.name, visitor.is_admin, sign_in_path),
+            "site_header": site_header(section, visitor.name, visitor.has_admin_role, sign_in_path),
             "csrf": self.csrf_token(visitor),
             "now": self.clock.now_ms(),
             "sidebar": self._sidebar(),

@@ -6,6 +6,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from plaza.core.errors import BadRequest, Invalid, MethodNotAllowed, NotFound, PlazaError
+from plaza.core.http.access import AdminMfaRequired
 from plaza.core.http.problem_details import error_headers, problem
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
@@ -15,6 +16,8 @@ from plaza.web.rendering import html_response, render, site_header
 from plaza.web.security import HOME, local_path
 
 SIGN_IN: Final = "/app/sign-in"
+# Where users set up their second factor.
+SECURITY: Final = "/app/security"
 
 _ADVICE: Final = {
     403: "You do not have permission to do this.",
@@ -63,6 +66,7 @@ def _ways_to_continue(error: PlazaError, request: Request) -> dict[str, Any]:
     return {
         "retry_path": local_path(path_and_query(request), "") if can_retry else "",
         "back_path": _intended_path(request) if is_form else HOME,
+        "set_up_path": SECURITY if isinstance(error, AdminMfaRequired) else "",
         "path": "" if draft is None else draft.path,
         "fields": () if draft is None else draft.form_fields(),
     }

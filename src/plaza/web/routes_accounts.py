@@ -6,16 +6,18 @@ from contextlib import suppress
 from typing import Any
 
 from plaza.core.domain import MfaRequired, WrongCode
-from plaza.core.errors import Conflict, Invalid, NotFound, PlazaError, TooFast, Unauthenticated
+from plaza.core.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound, PlazaError, TooFast, Unauthenticated
 from plaza.core.http.access import PUBLIC
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
+from plaza.core.passkey_credentials import PasskeyCredential
 from plaza.core.security_log import AccountLog
 from plaza.sessions.cookies import clear_cookie, sign_in_client, token_from
 from plaza.sessions.model import Login, Visit
 from plaza.sessions.service import Sessions
 from plaza.sessions.sign_in import SignIn
 from plaza.social.accounts import Accounts
+from plaza.social.credentials import Credentials
 from plaza.social.model import Registration, Username, UsernameTaken
 from plaza.web import assets, avatars, forms, sign_in
 from plaza.web.drafts import carried_draft
@@ -58,11 +60,29 @@ async def submit_sign_in(request: Request, body: bytes, site: PageResponses, use
     except (Unauthenticated, Invalid, TooFast) as error:
         values = {"username": given["username"], "problem": error.detail, "needs_code": "code" in given}
         if isinstance(error, MfaRequired | WrongCode):
-            values |= {"problem": f"{error.title}. Enter your password and a code.", "needs_code": True}
+            values |= {"problem": f"{error.title}. Enter both.", "needs_code": True}
         return await sign_in.sign_in_page(request, site, next_path, status=_status(error), draft=draft, **values)
     visitor = await site.visitors.from_visit(request, visit)
     device = user_sign_in.new_device(login.username)
     return sign_in.signed_in_response(request, site, visitor, next_path, draft, device)
+
+
+@page.post("/sign-in/passkey", access=PUBLIC, limit="auth")
+async def sign_in_with_passkey(
+    request: Request, body: bytes, site: PageResponses, user_sign_in: SignIn, credentials: Credentials
+) -> Response[str]:
+    """Sign in with a passkey alone."""
+    fields = forms.parse_form(body)
+    next_path, draft = local_path(fields.get(forms.NEXT)), carried_draft(fields)
+    try:
+        credential = forms.json_field(fields, "credential", PasskeyCredential)
+        user = await credentials.passkey_user(credential, request.address)
+    except (Unauthenticated, Forbidden, BadRequest, Invalid) as error:
+        status, problem = _status(error), f"{error.title}."
+        return await sign_in.sign_in_page(request, site, next_path, status=status, draft=draft, problem=problem)
+    visit = await user_sign_in.admit(token_from(request), user.name, request.client)
+    visitor = await site.visitors.from_visit(request, visit)
+    return sign_in.signed_in_response(request, site, visitor, next_path, draft, user_sign_in.new_device(user.name))
 
 
 @page.post("/sign-in/as", access=PUBLIC)

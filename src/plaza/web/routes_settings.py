@@ -37,7 +37,7 @@ PROFILE_FIELDS: Final[tuple[str, ...]] = ("display_name", "bio", "links")
 
 def settings_tabs(current: str) -> Markup:
     """The tabs of the settings pages."""
-    names = ("Profile", "Account", "Blocked", "Muted")
+    names = ("Profile", "Account", "Security", "Blocked", "Muted")
     return tabs("Settings", tuple((name, f"/app/{name.lower()}") for name in names), current)
 
 

@@ -36,6 +36,7 @@ async def sign_in_page(
         "username": "",
         "problem": "",
         "needs_code": False,
+        "methods": site.sign_in_methods,
         "hidden_fields": draft.hidden_fields() if draft else (),
         "accounts": await site.demo.accounts(visited_host(request)),
         **context,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from plaza.core.auth import Actor
+from plaza.core.admin_mfa import AdminMfa
+from plaza.core.auth import ADMIN, Actor
 from plaza.core.errors import Unauthenticated
 from plaza.core.http.request import Request
 from plaza.sessions.cookies import session_cookies, set_cookie, token_from
@@ -34,6 +35,11 @@ class Visitor:
     def is_admin(self) -> bool:
         return self.actor is not None and self.actor.is_admin
 
+    @property
+    def has_admin_role(self) -> bool:
+        """Whether the user is an admin, also one who must set up a second factor before using the rights."""
+        return self.actor is not None and self.actor.role == ADMIN
+
     def require_user(self) -> Actor:
         """Return the signed-in user. `access=USER` and `access=ADMIN` guarantee that there is one."""
         if self.actor is None:
@@ -47,8 +53,11 @@ ANONYMOUS = Visitor()
 class Visitors:
     """Identifies visitors by the session cookie."""
 
-    def __init__(self, sessions: Sessions, session_cache: SessionCache, credentials: Credentials) -> None:
+    def __init__(
+        self, sessions: Sessions, session_cache: SessionCache, credentials: Credentials, admin_mfa: AdminMfa
+    ) -> None:
         self.sessions = sessions
+        self._admin_mfa = admin_mfa
         self._session_cache = session_cache
         self._credentials = credentials
 
@@ -83,4 +92,5 @@ class Visitors:
         actor = None if visit.user is None else await self._credentials.actor(visit.user)
         if actor is not None:
             actor = replace(actor, since_ms=visit.since_ms, session=visit.id, signed_in_ms=visit.since_ms)
+            actor = await self._admin_mfa.restrict(actor)
         return Visitor(visit.token, actor, tuple(cookies))

@@ -58,6 +58,13 @@ NOT_A_KEY: Final = "This needs the API key; user tokens are not accepted here."
 NOT_AN_ADMIN: Final = "This needs the role admin."
 
 
+class AdminMfaRequired(Forbidden):
+    title, code = "Admins need a second factor", "admin_mfa_required"
+
+
+NEEDS_MFA: Final = "Set up one-time codes or a passkey to use your admin rights."
+
+
 def require_access(access: Access, actor: Actor | None, *, by_cookie: bool = False, scope: Scope | None = None) -> None:
     """Raise `Unauthenticated` or `Forbidden` if a route with this access does not accept the actor.
 
@@ -69,6 +76,8 @@ def require_access(access: Access, actor: Actor | None, *, by_cookie: bool = Fal
         raise Unauthenticated(NOT_SIGNED_IN if by_cookie else NOT_AUTHENTICATED)
     if actor.via_key and (access is USER or access is VIEWER):
         raise Forbidden(NOT_A_USER)
+    if access in (ADMIN, EVENTS) and actor.lacks_mfa:
+        raise AdminMfaRequired(NEEDS_MFA)
     if (access is ADMIN or (access is EVENTS and not actor.via_key)) and not actor.is_admin:
         raise Forbidden(NOT_AN_ADMIN)
     if access is API_KEY and not actor.via_key:

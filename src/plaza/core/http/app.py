@@ -15,11 +15,12 @@ import structlog
 
 from plaza import __version__
 from plaza.core import metrics
+from plaza.core.admin_mfa import AdminMfa
 from plaza.core.asyncapi import EventTypes, describe_events
 from plaza.core.auth import Auth
-from plaza.core.errors import BadRequest, MethodNotAllowed, NotFound, PlazaError
+from plaza.core.errors import BadRequest, Forbidden, MethodNotAllowed, NotFound, PlazaError
 from plaza.core.http import meta_routes
-from plaza.core.http.access import SESSION
+from plaza.core.http.access import NEEDS_MFA, SESSION, AdminMfaRequired
 from plaza.core.http.admin_log import admin_log_entry
 from plaza.core.http.authorizer import Authorizer, PageAccess, ViewerAuth
 from plaza.core.http.body_reader import ClientDisconnected, Receive
@@ -153,6 +154,8 @@ class App:
         except ClientDisconnected:
             raise
         except Exception as error:
+            if type(error) is Forbidden and request.actor is not None and request.actor.lacks_mfa:
+                error = AdminMfaRequired(NEEDS_MFA)  # with it, the admin might have been allowed
             on_error = bound.route.on_error if bound else self._error_format(request)
             return _error_response(await self.explain_error(error), request, on_error)
 
@@ -299,6 +302,7 @@ def make_app(
     error_formats: Mapping[str, ErrorResponse] | None = None,
     pages: PageAccess | None = None,
     viewer_auth: ViewerAuth | None = None,
+    admin_mfa: AdminMfa | None = None,
     explain_error: ExplainError = unexplained,
     draining: asyncio.Event | None = None,
     security_log: SecurityLog | None = None,
@@ -309,6 +313,7 @@ def make_app(
     - `services`: what handlers take by type.
     - `error_formats`: the format of errors for paths without a route, by the first path segment.
     - `pages`, `viewer_auth`: identify callers of routes that take the session cookie or a viewer token.
+    - `admin_mfa`: withholds the rights of admins without a second factor.
     - `explain_error`: finds the cause of an error that needs a lookup.
     - `security_log`: records the writes of admins.
     - `event_types`: for `/asyncapi.json`.
@@ -326,7 +331,7 @@ def make_app(
     return App(
         bound_routes,
         api_docs,
-        authorizer=Authorizer(auth, active_limiter, pages, viewer_auth),
+        authorizer=Authorizer(auth, active_limiter, pages, viewer_auth, admin_mfa or AdminMfa()),
         settings=settings,
         limiter=active_limiter,
         idempotency=idempotency,

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
+from plaza.core.admin_mfa import AdminMfa
 from plaza.core.auth import Actor, Auth
 from plaza.core.errors import Forbidden, Unauthenticated, Unavailable
 from plaza.core.http.access import VIEWER, require_access
@@ -31,9 +32,15 @@ class Authorizer:
     """Identifies the caller of a request by the credentials that its route accepts, and checks the route's access."""
 
     def __init__(
-        self, auth: Auth, limiter: Limiter | None, pages: PageAccess | None, viewer_auth: ViewerAuth | None
+        self,
+        auth: Auth,
+        limiter: Limiter | None,
+        pages: PageAccess | None,
+        viewer_auth: ViewerAuth | None,
+        admin_mfa: AdminMfa,
     ) -> None:
         self.auth = auth
+        self._admin_mfa = admin_mfa
         self._limiter = limiter
         self.pages = pages
         self._viewer_auth = viewer_auth
@@ -41,10 +48,11 @@ class Authorizer:
     async def authorize(self, request: Request, bound: BoundRoute) -> None:
         """Set the request's actor, or raise `Unauthenticated` or `Forbidden`. A refusal counts as a request.
 
-        No I/O, except for session cookies and for counting refusals.
+        No I/O, except for session cookies, for counting refusals and for second factors that are not cached.
         """
         try:
             request.actor = await self._signed_in(request) if bound.route.by_cookie else self._identify(request, bound)
+            request.actor = await self._admin_mfa.restrict(request.actor)
             require_access(bound.access, request.actor, by_cookie=bound.route.by_cookie, scope=bound.scope)
         except (Unauthenticated, Forbidden):
             if self._limiter is not None and bound.limit is not None and request.limits is None:
