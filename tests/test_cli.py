@@ -147,3 +147,14 @@ def test_help_imports_nothing_that_takes_long() -> None:
         "uvicorn",
     }
     assert not slow & set(done.stdout.split())
+
+
+def test_events_are_printed_from_an_id_on(environment: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    with environment.redis_client() as client:
+        for n in range(1, 4):
+            fields = {"type": "post.liked", "subject": f"p{n}", "time": n, "data": '{"post": "p"}'}
+            client.xadd("events:social", fields, id=f"{n}-0")
+    assert main(["events", "tail", "--types", "post.*", "--after", "social-1-0", "--count", "2"]) == 0
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(event["id"], event["subject"]) for event in printed] == [("social-2-0", "p2"), ("social-3-0", "p3")]
+    assert main(["events", "tail", "--types", "post.likd"]) == 1

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import plaza
-from plaza.commands import api_keys, challenges, demo, keyspace, live, search, users, webhooks
+from plaza.commands import api_keys, challenges, demo, events, keyspace, live, search, users, webhooks
 from plaza.commands.base import add_command
 from plaza.core.settings import Settings
 
@@ -81,6 +81,7 @@ def parser() -> argparse.ArgumentParser:
     challenges.add_commands(commands)
     live.add_commands(commands)
     search.add_commands(commands)
+    events.add_commands(commands)
     webhooks.add_commands(commands)
     return top
 
