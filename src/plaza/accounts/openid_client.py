@@ -95,7 +95,8 @@ class OpenIdClient:
             claims = (await self._decode(id_token)).claims
             jwt.JWTClaimsRegistry(
                 leeway=LEEWAY_SECONDS,
-                iss={"essential": True, "value": self._issuer},
+                # As the provider writes it: some issuers end with a slash, some do not.
+                iss={"essential": True, "value": (await self._discover())["issuer"]},
                 sub={"essential": True},
                 aud={"essential": True, "value": self._client_id},
                 exp={"essential": True},
