@@ -96,3 +96,22 @@ def test_two_routes_for_one_method_and_path_are_refused_at_start() -> None:
         router.add("GET", "/a/{b}", "y")
     with pytest.raises(AssertionError, match="same path"):
         router.add("PUT", "/a/{c}", "y")
+
+
+def test_a_parameter_with_an_extension_wins_over_one_without() -> None:
+    router: Router[str] = Router()
+    for template in ("/users/{username}", "/users/{username}.atom", "/users/me", "/users/{username}/posts"):
+        router.add("GET", template, template)
+    expected = {
+        "/users/ana.atom": ("/users/{username}.atom", ["ana"]),
+        "/users/ana.b.atom": ("/users/{username}.atom", ["ana.b"]),
+        "/users/ana": ("/users/{username}", ["ana"]),
+        "/users/ana%2Eatom": ("/users/{username}", ["ana%2Eatom"]),
+        "/users/.atom": ("/users/{username}", [".atom"]),
+        "/users/ana.atom/posts": ("/users/{username}/posts", ["ana.atom"]),
+        "/users/me": ("/users/me", []),
+    }
+    for path, (template, values) in expected.items():
+        found = router.find(path)
+        assert found is not None, path
+        assert (found[0].template, found[1]) == (template, values)

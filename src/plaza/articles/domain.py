@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from plaza.articles.atom import ArticleAtomFeeds
 from plaza.articles.comments import ArticleComments
 from plaza.articles.events import EVENTS
 from plaza.articles.group_rankings import GroupRankings
@@ -14,6 +15,7 @@ from plaza.articles.report_sources import ArticleCommentReports, ArticleReports
 from plaza.articles.routes import route
 from plaza.articles.search_source import ArticleSearch
 from plaza.articles.service import Articles
+from plaza.core.atom import public_url
 from plaza.core.domain import Core, Domain, Parts
 from plaza.core.paging import Snapshots
 
@@ -23,7 +25,7 @@ def build(core: Core) -> Parts:
     lists = ArticleLists(articles, GroupRankings(core.functions), Snapshots(core.valkey, core.clock))
     comments = ArticleComments(articles, core.provided.blocks)
     return Parts(
-        [articles, lists, comments],
+        [articles, lists, comments, ArticleAtomFeeds(lists, public_url(core.settings))],
         timers=timers(articles),
         personal_data=ArticlesPersonalData(articles, comments),
         search_sources=[ArticleSearch(articles)],

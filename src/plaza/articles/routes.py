@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from plaza.articles.atom import ArticleAtomFeeds
 from plaza.articles.comments import ArticleComments
 from plaza.articles.lists import ArticleLists
 from plaza.articles.model import (
@@ -24,15 +25,18 @@ from plaza.articles.model import (
     NewArticle,
     NewArticleComment,
     NewVote,
+    Order,
     TooManyGroups,
     Vote,
     VotingClosed,
 )
 from plaza.articles.service import Articles
+from plaza.core import atom
 from plaza.core.auth import Actor
 from plaza.core.errors import Gone
 from plaza.core.http.access import AUTHENTICATED, PUBLIC, USER
 from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
 from plaza.core.paging import Page
 
@@ -139,3 +143,15 @@ async def delete_article_comment(
 ) -> DeletedArticleComment:
     """Delete a comment (its author, the article's author or an admin). With replies it leaves a stub without text."""
     return await comments.delete(actor, id)
+
+
+@route.get("/articles.atom", access=PUBLIC, media_type=atom.MEDIA_TYPE)
+async def get_articles_atom(request: Request, feeds: ArticleAtomFeeds, order: Order = "score") -> Response[bytes]:
+    """Get the first articles in an order as an Atom feed. Supports `If-None-Match`."""
+    return await feeds.all(request, order)
+
+
+@route.get("/groups/{name}.atom", access=PUBLIC, media_type=atom.MEDIA_TYPE)
+async def get_group_atom(request: Request, name: AnyGroupName, feeds: ArticleAtomFeeds) -> Response[bytes]:
+    """Get the newest articles of a group as an Atom feed. Supports `If-None-Match`."""
+    return await feeds.group(request, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from plaza.core.atom import public_url
 from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.passwords import Passwords
 from plaza.core.pictures import AVATAR, POST
@@ -13,6 +14,7 @@ from plaza.social.account_export import AccountExport
 from plaza.social.account_renaming import AccountRenaming
 from plaza.social.accounts import Accounts
 from plaza.social.api_sessions import ApiSessions
+from plaza.social.atom import PostAtomFeeds
 from plaza.social.avatars import Avatars
 from plaza.social.comments import Comments
 from plaza.social.credentials import Credentials
@@ -51,6 +53,7 @@ def build(core: Core) -> Parts:
     credentials = Credentials(functions, core.auth, limits, passwords, core.provided.second_factor, log)
     api_sessions = ApiSessions(functions, core.auth, clock)
     personal_data = SocialPersonalData(functions, comments, HomeFeedUpdates(functions))
+    feeds = Feeds(functions, reader, users, clock)
     services = [
         credentials,
         users,
@@ -59,7 +62,8 @@ def build(core: Core) -> Parts:
         posts,
         comments,
         Engagements(functions, posts),
-        Feeds(functions, reader, users, clock),
+        feeds,
+        PostAtomFeeds(feeds, users, public_url(core.settings)),
         HomeFeed(functions, reader, clock),
         InboundSync(functions, posts, clock),
     ]

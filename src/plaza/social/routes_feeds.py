@@ -6,15 +6,20 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from plaza.core import atom
 from plaza.core.auth import Actor
 from plaza.core.errors import NEVER_MISSING, Gone
 from plaza.core.http.access import AUTHENTICATED, PUBLIC, USER
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
 from plaza.core.http.routes import ParameterName, Routes
 from plaza.core.paging import Page
+from plaza.social.atom import PostAtomFeeds
 from plaza.social.feeds import Feeds
 from plaza.social.home_feed import HomeFeed
 from plaza.social.model import (
     FeedPage,
+    NoProfile,
     TopModels,
     TopTags,
     Username,
@@ -107,3 +112,15 @@ async def list_top_models(actor: Actor, page: Page, feeds: Feeds) -> TopModels:
     """List the models by engagement."""
     found = await feeds.top_models(actor, page)
     return TopModels(found.items, found.pagination)
+
+
+@route.get("/users/{username}.atom", access=PUBLIC, media_type=atom.MEDIA_TYPE, raises=[NoProfile])
+async def get_user_atom(request: Request, username: Username, feeds: PostAtomFeeds) -> Response[bytes]:
+    """Get a user's posts as an Atom feed, newest first. Supports `If-None-Match`."""
+    return await feeds.user(request, username)
+
+
+@route.get("/tags/{tag}.atom", access=PUBLIC, media_type=atom.MEDIA_TYPE)
+async def get_tag_atom(request: Request, tag: TagName, feeds: PostAtomFeeds) -> Response[bytes]:
+    """Get the posts with a hashtag as an Atom feed, newest first. Supports `If-None-Match`."""
+    return await feeds.tag(request, tag)

@@ -28,6 +28,7 @@ from plaza.core.errors import Conflict, Invalid, NotFound
 from plaza.core.http.access import PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
+from plaza.core.http.router import encode_segment
 from plaza.core.paging import Page
 from plaza.web import article_html, forms
 from plaza.web.page_responses import PageResponses
@@ -64,7 +65,8 @@ async def articles(
     visitor = await site.visitors.from_request(request)
     found = await lists.list_articles(visitor.actor, ArticlesQuery(order=order, cursor=cursor))
     context = await _list_context(site, sidebar, articles, found, "/app/articles", order, "Articles")
-    return site.page(request, visitor, "articles.html", section="Articles", **context)
+    atom = f"/articles.atom?order={order}"
+    return site.page(request, visitor, "articles.html", section="Articles", atom=atom, **context)
 
 
 @page.get("/groups/{name}", access=PUBLIC)
@@ -82,7 +84,8 @@ async def group(
     visitor = await site.visitors.from_request(request)
     found = await lists.list_group(visitor.actor, name, ArticlesQuery(order=order, cursor=cursor))
     context = await _list_context(site, sidebar, articles, found, f"/app/groups/{quote(name)}", order, name)
-    return site.page(request, visitor, "articles.html", section="Articles", **context)
+    atom = f"/groups/{encode_segment(name)}.atom"
+    return site.page(request, visitor, "articles.html", section="Articles", atom=atom, **context)
 
 
 async def _list_context(

@@ -7,6 +7,7 @@ from typing import Any
 from plaza.core.http.access import PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
+from plaza.core.http.router import encode_segment
 from plaza.core.paging import Page, PageResult
 from plaza.social.feeds import Feeds
 from plaza.social.hashtags import require_tag
@@ -97,5 +98,6 @@ async def _tag_page(
     tag = require_tag(tag, "tag")
     new, best = tag_path(tag), f"{tag_path(tag)}/ranked"
     orders = tabs("Order", (("New", new), ("Best", best)), "Best" if ranked else "New")
-    context = {"title": f"#{tag}", "tabs": orders, "empty": "No recent posts with this tag."}
+    atom = f"/tags/{encode_segment(tag)}.atom"
+    context = {"title": f"#{tag}", "tabs": orders, "empty": "No recent posts with this tag.", "atom": atom}
     return await feed_page(site, request, visitor, feed, best if ranked else new, **context)

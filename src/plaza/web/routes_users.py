@@ -7,6 +7,7 @@ from typing import Any, Literal
 from plaza.core.http.access import ADMIN, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
+from plaza.core.http.router import encode_segment
 from plaza.core.paging import Page, PageResult
 from plaza.social.credentials import Credentials
 from plaza.social.feeds import Feeds
@@ -65,7 +66,8 @@ async def profile(
     feed = await feeds.user_posts(visitor.actor, username, Page(cursor=cursor), users=False)
     cards = post_html.post_cards(feed.items, site.clock.now_ms())
     more = next_page_link(user_path(username), feed.pagination)
-    response = site.page(request, visitor, "profile.html", **header, rows=cards, more=more)
+    atom = f"/users/{encode_segment(username)}.atom"
+    response = site.page(request, visitor, "profile.html", **header, rows=cards, more=more, atom=atom)
     return await site.mentions.complete(response)
 
 

@@ -17,7 +17,7 @@ from plaza.core.http.handler_signature import Parameter, Signature, allows_none,
 from plaza.core.http.multipart import FormData, Multipart
 from plaza.core.http.problem_details import BadJson, invalid_from_msgspec
 from plaza.core.http.request import Request
-from plaza.core.http.router import decode_segment, split
+from plaza.core.http.router import decode_segment, parameter_names
 
 Extract = Callable[[Request], Any]
 
@@ -29,7 +29,7 @@ _TOO_DEEP = "The body is nested too deeply."
 
 def extractors(signature: Signature, template: str, services: Mapping[type, Any]) -> list[Extract]:
     """One function per parameter, which takes its value from a request."""
-    path_names = [segment[1:-1] for segment in split(template) if segment.startswith("{")]
+    path_names = parameter_names(template)
     return [_extractor(parameter, path_names, services) for parameter in signature.parameters]
 
 

@@ -14,7 +14,7 @@ from msgspec import NODEFAULT
 
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response, ServerSentEvent
-from plaza.core.http.router import split
+from plaza.core.http.router import parameter_names
 from plaza.core.http.routes import ParameterName, Route
 
 Kind = Literal["path", "query", "query_struct", "body", "actor", "request", "service"]
@@ -55,7 +55,7 @@ class Signature:
 def read_signature(route: Route, services: Mapping[type, Any]) -> Signature:
     """Read a handler's signature. A mistake raises `AssertionError` with the route's name, so that the start fails."""
     hints = get_type_hints(route.handler, include_extras=True)
-    in_path = {segment[1:-1] for segment in split(route.template) if segment.startswith("{")}
+    in_path = set(parameter_names(route.template))
     parameters = []
     for name, parameter in inspect.signature(route.handler).parameters.items():
         assert name in hints, f"{_title(route)}: {name} has no type"

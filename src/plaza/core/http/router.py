@@ -3,6 +3,7 @@
 The path is split first, and each segment is decoded after that: an id that contains `%2F` is one segment with a slash,
 and no encoding can move a request to another route. A literal segment wins over a parameter. If the literal leads to no
 route, the parameter is tried: `/users/me/posts` matches `/users/{username}/posts` although `/users/me/export` exists.
+A parameter with an extension, which can only be the last segment (`/users/{username}.atom`), wins over one without.
 
 Clients resolve the segments `.` and `..`, in any encoding, before they send a request. A value of one or two dots is
 therefore sent with a tilde before it (`~..`), and a value that looks like that with one more tilde.
@@ -21,7 +22,7 @@ T = TypeVar("T")
 # No name contains them, and they break logs and terminals.
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 _DOTS = re.compile(r"~*\.{1,2}")
-_TEMPLATE_SEGMENT = re.compile(r"\{([a-zA-Z_][a-zA-Z0-9_]*)\}|[^{}]+")
+_TEMPLATE_SEGMENT = re.compile(r"\{([a-zA-Z_][a-zA-Z0-9_]*)\}(\.[a-z]+)?|[^{}]+")
 
 
 class RouteNode(Generic[T]):
@@ -38,11 +39,12 @@ class RouteNode(Generic[T]):
 class TreeNode(Generic[T]):
     """A position in the tree, with the segments that may follow."""
 
-    __slots__ = ("literals", "parameter", "route")
+    __slots__ = ("literals", "parameter", "route", "suffixed")
 
     def __init__(self) -> None:
         self.literals: dict[str, TreeNode[T]] = {}
         self.parameter: TreeNode[T] | None = None
+        self.suffixed: dict[str, TreeNode[T]] = {}  # parameters with an extension, by the extension
         self.route: RouteNode[T] | None = None
 
 
@@ -57,8 +59,11 @@ class Router(Generic[T]):
         node, names = self.root, []
         for segment in split(template):
             match = _TEMPLATE_SEGMENT.fullmatch(segment)
-            assert match or segment == "", f"{template}: a segment is a literal or one {{parameter}}"
-            if match and match[1]:
+            assert match or segment == "", f"{template}: a segment is a literal, {{parameter}} or {{parameter}}.ext"
+            if match and match[2]:
+                names.append(match[1])
+                node = node.suffixed.setdefault(match[2], TreeNode())
+            elif match and match[1]:
                 names.append(match[1])
                 node.parameter = node.parameter or TreeNode()
                 node = node.parameter
@@ -76,6 +81,11 @@ class Router(Generic[T]):
         return None if found is None else (found, values)
 
 
+def parameter_names(template: str) -> list[str]:
+    """The names of a template's parameters, in order."""
+    return [match[1] for segment in split(template) if (match := _TEMPLATE_SEGMENT.fullmatch(segment)) and match[1]]
+
+
 def split(path: str) -> list[str]:
     """The segments of a path that starts with a slash."""
     return path.split("/")[1:]
@@ -88,7 +98,7 @@ def _find(node: TreeNode[T], segments: list[str], at: int, values: list[str]) ->
         at += 1
         literal, parameter = node.literals.get(segment), node.parameter
         if literal is not None:
-            if parameter is None:
+            if parameter is None and not node.suffixed:
                 node = literal
                 continue
             count = len(values)
@@ -96,6 +106,13 @@ def _find(node: TreeNode[T], segments: list[str], at: int, values: list[str]) ->
             if found is not None:
                 return found
             del values[count:]
+        if node.suffixed:
+            stem, dot, extension = segment.rpartition(".")
+            suffixed = node.suffixed.get(dot + extension) if stem else None
+            found = _find(suffixed, segments, at, [*values, stem]) if suffixed is not None else None
+            if found is not None:
+                values.append(stem)
+                return found
         if parameter is None or not segment:  # an empty segment is not a value
             return None
         values.append(segment)
