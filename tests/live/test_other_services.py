@@ -246,6 +246,39 @@ async def test_a_viewing_session_of_another_service_continues_at_plaza(
     assert await redis_client.zscore(keys.VIEWING_END("E1", "web"), "ana") == started + 30_000
 
 
+async def test_it_continues_also_if_plaza_has_seen_the_viewer_elsewhere(
+    viewers: ViewerActions, other: OtherService, clock: ManualClock, redis_client: Any, figures: AudienceFigures
+) -> None:
+    await viewers.beat("ana", location="web")
+    started = clock.now_ms()
+    await other.beat("ana", started, start=started, location="tv")
+    clock.advance(seconds=30)
+    await viewers.beat("ana", location="tv")
+    assert await redis_client.zscore(keys.VIEWING_START("E1", "tv"), "ana") == started
+    assert (await figures.totals.get("E1")).logins == 2
+
+
+async def test_a_viewing_session_that_a_viewer_ended_does_not_continue(
+    viewers: ViewerActions, other: OtherService, clock: ManualClock, redis_client: Any, recorder: AudienceRecorder
+) -> None:
+    await viewers.beat("ana", location="tv")
+    clock.advance(seconds=10)
+    await viewers.leave("ana", location="tv")
+    await recorder.record()  # in SQL, and no longer among those that wait for it
+    clock.advance(seconds=10)
+    again = clock.now_ms()
+    await viewers.beat("ana", location="tv")
+    assert await redis_client.zscore(keys.VIEWING_START("E1", "tv"), "ana") == again
+    clock.advance(seconds=10)
+    await viewers.leave("ana", location="tv")
+    clock.advance(seconds=10)
+    started = clock.now_ms()
+    await other.beat("ana", started, start=started, location="tv")
+    clock.advance(seconds=10)
+    await viewers.beat("ana", location="tv")
+    assert await redis_client.zscore(keys.VIEWING_START("E1", "tv"), "ana") == started, "begun after the end"
+
+
 @pytest.mark.parametrize("fraction", [0.25, 0.999])
 async def test_fractional_times_of_another_service_are_read_everywhere(
     viewers: ViewerActions,

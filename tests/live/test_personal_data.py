@@ -123,6 +123,8 @@ async def _mentions(redis_client: Any, name: str) -> list[str]:
             text = str(await redis_client.zrange(key, 0, -1))
         elif kind == "set":
             text = str(await redis_client.smembers(key))
+        elif kind == "string":
+            text = str(await redis_client.get(key))
         else:
             text = str(await redis_client.hgetall(key))
         if name in text:

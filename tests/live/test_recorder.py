@@ -329,7 +329,10 @@ async def _figures(figures: AudienceFigures, started: int) -> dict[str, Any]:
 
 
 async def _names(redis_client: Any) -> set[str]:
-    return {name async for name in redis_client.scan_iter() if not name.startswith(("plaza:", "events:", "published:"))}
+    """Return the names of all keys, without marks of ended viewing sessions, which expire by Valkey's clock."""
+    own = ("plaza:", "events:", "published:")
+    names = {name async for name in redis_client.scan_iter() if not name.startswith(own)}
+    return {name for name in names if "#Event#Ended#" not in name}
 
 
 def _kill_before(recorder: AudienceRecorder, calls: int) -> None:

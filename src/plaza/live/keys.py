@@ -222,6 +222,17 @@ EVENT_SESSIONS = Key(
     lifetime=RETENTION + "; of a declared event, permanent",
     read=KeyAccess.ADMIN,
 )
+EVENT_ENDED = Key(
+    "<event>#Event#Ended#<digest>",
+    "string",
+    "Marks a viewing session that a viewer ended: it does not continue with the next heartbeat at the place.",
+    contains="when it ended, Unix milliseconds; the name has the SHA-1 of `<viewer>#<place>`",
+    element_regex="<ms>",
+    owner="event",
+    lifetime="as long as the viewer would have counted as alive",
+    ttl_seconds=86_400,
+    read=KeyAccess.ADMIN,
+)
 EVENT_FINISHED = Key(
     "<event>#Event#Finished",
     "zset",
@@ -297,6 +308,7 @@ CATALOGUE = Catalogue.from_module(
         "details": "#[^#]*(?:#[^#]*)+",
         "place": f"(?:{ID}#)?{ID}",
         "day": r"\d{4}-\d{2}-\d{2}",
+        "digest": "[0-9a-f]{40}",
     },
 )
 

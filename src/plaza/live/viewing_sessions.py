@@ -79,7 +79,7 @@ class ViewingSessions:
         while True:
             now = self._clock.now_ms()
             position, unreadable, *flat = await self._functions.query(
-                "live_viewings_page", names, place, position, PAGE_SIZE, now, self._window_ms
+                "live_viewings_page", names, place, position, PAGE_SIZE, now, self._window_ms, event
             )
             count_unreadable("viewing session", unreadable, audience=event, place=place)
             rows = list(zip(*(flat[i::5] for i in range(5)), strict=True))

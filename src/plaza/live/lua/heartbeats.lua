@@ -32,9 +32,18 @@ local function write_viewer(e, user, details, open, last_place, before)
   if entry ~= before then redis.call('HSET', e.viewers, user, entry) end
 end
 
--- Whether Plaza has ever counted this viewer at a place. If not, their viewing sessions are another service's.
-local function has_place(entry)
-  return entry and string.match(entry, '\n(.*)') ~= '#'
+-- A viewing session that a viewer ended must not continue with their next heartbeat, like one of another service.
+local function ended_mark(event, user, place)
+  return key.event_ended(event, redis.sha1hex(user .. '#' .. place))
+end
+
+local function mark_ended(event, user, place, stop, window)
+  redis.call('SET', ended_mark(event, user, place), text(math.floor(stop)), 'PX', text(math.floor(window)))
+end
+
+local function is_ended(event, user, place, start)
+  local ended = tonumber(redis.call('GET', ended_mark(event, user, place)) or '')
+  return ended ~= nil and ended >= start
 end
 
 -- Emits 'viewing.started', or 'viewing.ended' if it has an end. `e.event` and `e.origin` are set by the command.
@@ -118,19 +127,18 @@ local function viewing_end(e, user, start)
 end
 
 -- Another service's viewing session at this place, when Plaza sees the viewer there for the first time. It continues if
--- Plaza has never counted the viewer and it is still under way; otherwise it is finished before it is overwritten.
--- Returns whether it continues.
-local function take_over_viewing(e, v, entry, window)
+-- it is still under way; otherwise it is finished before it is overwritten. Returns whether it continues.
+local function take_over_viewing(e, v, window)
   local start = score_ms(e.starts, v.user)
   if not start then return false end
   local stop = viewing_end(e, v.user, start)
-  if not has_place(entry) and v.at - stop <= window then return true end
+  if v.at - stop <= window and not is_ended(v.event, v.user, v.place, start) then return true end
   finish_viewing(e, v.user, v.place, start, stop)
   return false
 end
 
 -- Begins a viewing session at the place, or continues the one under way.
-local function continue_viewing(e, v, open, entry, window)
+local function continue_viewing(e, v, open, window)
   local position, continues = index_of(open, v.place), false
   if position then
     local stop = score_ms(e.ends, v.user) or 0
@@ -142,7 +150,7 @@ local function continue_viewing(e, v, open, entry, window)
     finish_viewing(e, v.user, v.place, redis.call('ZSCORE', e.starts, v.user), stop)
   else
     v.opened = true
-    continues = take_over_viewing(e, v, entry, window)
+    continues = take_over_viewing(e, v, window)
     table.insert(open, 1, v.place)
     redis.call('ZREM', e.left, v.user)
     v.created_place = redis.call('HSETNX', e.rooms, v.place, '') == 1
@@ -154,8 +162,9 @@ local function continue_viewing(e, v, open, entry, window)
   redis.call('HINCRBY', e.info, 'logins', 1)
   if #open > MAX_OPEN_PLACES then
     local place = table.remove(open)
-    finish_viewing(e, v.user, place, redis.call('ZSCORE', start_key(v.event, place), v.user),
-      redis.call('ZSCORE', end_key(v.event, place), v.user))
+    local stop = score_ms(end_key(v.event, place), v.user) or 0
+    finish_viewing(e, v.user, place, redis.call('ZSCORE', start_key(v.event, place), v.user), stop)
+    mark_ended(v.event, v.user, place, stop, window)
   end
 end
 
@@ -174,7 +183,7 @@ local function event_heartbeat(e, v)
   close_slot(e, info, v.at)
   open_slot(fields, info, v.at)
   local window = extend_window(fields, info, v.at, v.interval, v.min_window)
-  continue_viewing(e, v, open, entry, window)
+  continue_viewing(e, v, open, window)
   local details, groups = write_heartbeat(e, v, old_details)
   write_viewer(e, v.user, details, open, v.place, entry)
   local alive = measure_peak(fields, e, info, v.at, window)
@@ -307,6 +316,7 @@ command('leave', function(keys, args)
     redis.call('ZADD', e.ends, stop, v.user)
   end
   finish_viewing(e, v.user, v.place, redis.call('ZSCORE', e.starts, v.user), stop)
+  mark_ended(v.event, v.user, v.place, stop, window)
   table.remove(open, position)
   local still_open = places_in_window(e, v, open, window)
   write_viewer(e, v.user, details, still_open, v.place, entry)

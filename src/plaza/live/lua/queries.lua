@@ -60,7 +60,7 @@ end)
 
 -- viewings_page: the latest viewing session of each viewer at a place, in the order they began. Those that wait for the
 -- worker in `finished` are left out.
--- KEYS the event's 15   ARGV place, position, count, now, min window
+-- KEYS the event's 15   ARGV place, position, count, now, min window, event
 -- Reply {position ('' at the end), unreadable, viewer, start, end, under way, open, …}; `open` is 1 if Plaza counts the
 -- viewer there, 0 if the viewing session may be in SQL already or another service's
 query('viewings_page', function(keys, args)
@@ -73,9 +73,9 @@ query('viewings_page', function(keys, args)
     if not start then
       page[2] = page[2] + 1
     elseif not redis.call('ZSCORE', e.finished, user .. '#' .. text(start) .. '#' .. place) then
-      local _, open, entry = read_viewer(e, user)
+      local _, open = read_viewer(e, user)
       local stop, is_open = viewing_end(e, user, start), index_of(open, place) ~= nil
-      local under_way = stop >= since and (is_open or not has_place(entry))
+      local under_way = stop >= since and (is_open or not is_ended(args[6], user, place, start))
       for _, value in ipairs({user, text(start), text(stop), under_way and 1 or 0, is_open and 1 or 0}) do
         page[#page + 1] = value
       end

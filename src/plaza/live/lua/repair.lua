@@ -46,7 +46,7 @@ local function repair_groups(a, user, groups)
   end
 end
 
-local function repair_viewer(kind, id, user, details)
+local function repair_viewer(kind, at, id, user, details)
   local a = audience_of(kind, id)
   local entry, beat = redis.call('HGET', a.viewers, user), score_ms(a.heartbeat, user)
   if not beat then return uncount_viewer(a, user, entry) end
@@ -54,17 +54,19 @@ local function repair_viewer(kind, id, user, details)
     or find_details(a, user, beat) or (entry and first_line(entry)) or NO_DETAILS
   repair_groups(a, user, (parse_details(details)))
   count_viewer(a, user, entry, details, beat)
+  -- The worker counts the viewing sessions of a viewer whom only another service has counted.
+  if kind == 'event' and not entry then redis.call('HSET', a.info, 'followed', at) end
 end
 
 -- repair_event_viewer, repair_session_viewer: count a viewer as their heartbeat and statistics say.
 -- KEYS viewers   ARGV now_ms, event or session, viewer
-command('repair_event_viewer', function(keys, args) repair_viewer('event', args[2], args[3]) end)
-command('repair_session_viewer', function(keys, args) repair_viewer('session', args[2], args[3]) end)
+command('repair_event_viewer', function(keys, args) repair_viewer('event', unpack(args, 1, 3)) end)
+command('repair_session_viewer', function(keys, args) repair_viewer('session', unpack(args, 1, 3)) end)
 
 -- repair_event_statistics, repair_session_statistics: count a viewer with the details of their latest member.
 -- KEYS viewers   ARGV now_ms, event or session, viewer, details
-command('repair_event_statistics', function(keys, args) repair_viewer('event', unpack(args, 2, 4)) end)
-command('repair_session_statistics', function(keys, args) repair_viewer('session', unpack(args, 2, 4)) end)
+command('repair_event_statistics', function(keys, args) repair_viewer('event', unpack(args, 1, 4)) end)
+command('repair_session_statistics', function(keys, args) repair_viewer('session', unpack(args, 1, 4)) end)
 
 -- repair_room, repair_session_room: add the place of viewing sessions.
 -- KEYS rooms   ARGV now_ms, event, (session,) location
