@@ -35,7 +35,8 @@ async def stored_state(redis_client: Any, id: int) -> dict[str, Any]:
 
 
 async def repair(articles: Articles, id: int) -> bool:
-    """Call the repair command; returns whether the article exists."""
+    """Call the repair commands of an article and of its votes; returns whether the article exists."""
+    await articles.functions.run("articles_repair_votes", [ARTICLE(id)], articles.clock.now_ms(), id)
     return bool(await articles.functions.run("articles_repair_article", [ARTICLE(id)], articles.clock.now_ms(), id))
 
 

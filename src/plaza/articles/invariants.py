@@ -13,11 +13,11 @@ from plaza.articles import keys as k
 from plaza.articles.model import BEST_Z, HOT_EPOCH_SECONDS, HOT_SECONDS, parse_seconds, score
 from plaza.core.comment_tree_invariants import TreeFamilies
 from plaza.core.invariants import Command, Entry, Invariant, Invariants
-from plaza.core.keyspace import Key
 
 REPAIRS = {
     "article": k.ARTICLE,
     "vote": k.ARTICLE,
+    "votes": k.ARTICLE,
     "group": k.GROUP,
     "author_index": k.ARTICLE,
     "group_size": k.GROUP,
@@ -96,23 +96,28 @@ def _check_author_index(entry: Entry, replies: Sequence[Any], now: int) -> str |
     return "is missing in its author's index, or has another time there"
 
 
-def _voter_commands(other: Key) -> Any:
-    def commands(entry: Entry) -> Sequence[Command]:
-        id = entry.parts[0]
-        member = f"article:{id}"
-        return (("SISMEMBER", other(id), entry.member), ("ZSCORE", k.USER_VOTES(entry.ids[0]), member))
-
-    return commands
+def _other_vote_commands(entry: Entry) -> Sequence[Command]:
+    return (("SISMEMBER", k.ARTICLE_DOWN(entry.parts[0]), entry.member),)
 
 
-def _check_voter(sign: int) -> Any:
-    def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-        both, indexed = replies
-        if both:
-            return f"has {entry.member}, which is also in the other vote set"
-        return None if indexed == sign else f"has {entry.member}, but the user's index has {indexed}"
+def _check_other_vote(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    return f"has {entry.member}, which is also in the other vote set" if replies[0] else None
 
-    return check
+
+def _voter_commands(entry: Entry) -> Sequence[Command]:
+    id, member = entry.parts[0], entry.member
+    return (
+        ("SISMEMBER", k.ARTICLE_UP(id), member),
+        ("ZSCORE", k.USER_VOTES(entry.ids[0]), f"article:{id}"),
+    )
+
+
+def _check_voter(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    """A user in both sets is an upvoter."""
+    is_upvoter, indexed = replies
+    if indexed == (1 if is_upvoter else -1):
+        return None
+    return f"has {entry.member}, but the user's index has {indexed}"
 
 
 def _vote_set_commands(entry: Entry) -> Sequence[Command]:
@@ -173,11 +178,12 @@ INVARIANTS = Invariants(
         *DISCUSSIONS.invariants("thread <article> <note> <note>"),
         Invariant("comment", k.ARTICLE_COMMENT, _comment_commands, _check_comment, per_key=True),
         Invariant("comment", k.USER_ARTICLE_COMMENTS, _comment_index_commands, _check_comment_index),
-        Invariant("votes", k.ARTICLE, _votes_commands, _check_votes, per_key=True),
+        Invariant("votes", k.ARTICLE, _votes_commands, _check_votes, "votes <article>", per_key=True),
         Invariant("ranking", k.ARTICLE, _ranking_commands, _check_ranking, per_key=True),
         Invariant("author", k.ARTICLE, _author_index_commands, _check_author_index, per_key=True),
-        Invariant("votes", k.ARTICLE_UP, _voter_commands(k.ARTICLE_DOWN), _check_voter(1)),
-        Invariant("votes", k.ARTICLE_DOWN, _voter_commands(k.ARTICLE_UP), _check_voter(-1)),
+        Invariant("votes", k.ARTICLE_UP, _other_vote_commands, _check_other_vote, "votes <article>"),
+        Invariant("votes", k.ARTICLE_UP, _voter_commands, _check_voter),
+        Invariant("votes", k.ARTICLE_DOWN, _voter_commands, _check_voter),
         Invariant("votes", k.USER_VOTES, _vote_set_commands, _check_vote_set),
         Invariant("author", k.USER_ARTICLES, _author_commands, _check_author),
         Invariant("size", k.GROUP, _size_commands, _check_size, "group_size <group>", per_key=True),

@@ -75,6 +75,7 @@ class CountField:
 
     pattern: str
     field: str
+    repair: str = ""
 
     def __str__(self) -> str:
         return f"its size is `{self.field}` of `{self.pattern}`"

@@ -23,6 +23,7 @@ SCORE_TOLERANCE = 0.0205
 
 REPAIR_OWNERS = {
     "user": k.USER,
+    "user_counts": k.USER,
     "gone": k.USER,
     "leaving": k.USER_LEAVING,
     "auth": k.AUTH_USER,
@@ -34,6 +35,7 @@ REPAIR_OWNERS = {
     "points": k.USER_POINTS,
     "style": k.USER,
     "post": k.POST,
+    "post_counts": k.POST,
     "authored": k.POST,
     "pointed": k.POST,
     "tagged": k.POST,
@@ -60,11 +62,12 @@ _POST_FIELDS = (
 class PostState:
     """The fields of a post that the invariants compare."""
 
-    __slots__ = ("author", "created", "has_tags_field", "points", "shown", "tags")
+    __slots__ = ("author", "created", "exists", "has_tags_field", "points", "shown", "tags")
 
     def __init__(self, values: Sequence[str | None]) -> None:
         author, created, content, tags, banned, *counts = values
-        self.author = author
+        self.exists = any(value is not None for value in values)
+        self.author = author  # None also if another service left it out, which is a finding of the post itself
         self.created = parse_int(created, None)  # None if another service left it out
         # A post that another service wrote has no `hashtags`: its tags are those of the text and the hashtag keys.
         self.has_tags_field = tags is not None
@@ -93,9 +96,9 @@ def _listed(name: str, key: Key, wrong: Any, repair: str = "") -> Invariant:
 
     def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         post = PostState(replies[0])
-        if post.author is None:
+        if not post.exists:
             return f"has {entry.member}, which does not exist"
-        finding: str | None = wrong(entry, post)
+        finding: str | None = wrong(entry, post) if post.author is not None else None
         return finding
 
     return Invariant(name, key, reads, check, repair)
@@ -136,8 +139,10 @@ def _reads_ranked(entry: Entry) -> Sequence[Command]:
 
 def _check_ranked(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     post, due = PostState(replies[0]), replies[1]
-    if post.author is None:
+    if not post.exists:
         return f"has {entry.member}, which does not exist"
+    if post.author is None:
+        return None
     if not post.shown or (post.has_tags_field and entry.parts[0] not in post.tags):
         return f"has {entry.member}, which is banned or does not have the hashtag"
     if due is not None and float(due) <= now:

@@ -25,6 +25,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other client writes during these audits, so rechecks need no pause."""
     monkeypatch.setattr(recheck, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(recheck, "SHORT_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(recheck, "REPAIR_PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(invariants, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(throttle, "TRAFFIC_PER_SECOND", 1_000_000)
     monkeypatch.setattr(throttle, "FIRST_MEASURE_SECONDS", 0.0)

@@ -17,24 +17,22 @@ projection('group_repair', function(id, group)
   return perform('repair_group', {key.group(group)}, {'', group, id})
 end)
 
--- Recomputes everything that follows from an article's source data. Returns 1, or 0 if the article does not exist.
+-- Recomputes what follows from an article's source data. Returns 1, or 0 if the article does not exist. A number of votes
+-- that only differs from the vote sets is left to repair_votes: another service may be about to change it.
 local function repair(id)
   local article, up, down, in_groups = key.article(id), key.article_up(id), key.article_down(id), key.article_groups(id)
   local exists = redis.call('EXISTS', article) == 1
   local groups = redis.call('SMEMBERS', in_groups)
   if exists then
-    local author = redis.call('HGET', article, 'author')
-    for _, voter in ipairs(redis.call('SINTER', up, down)) do -- counts as an upvoter
-      redis.call('SREM', down, voter)
-      project('voter_index', id, voter:sub(6))
-    end
-    count_votes(id, article, up, down)
+    local author, votes = unpack(redis.call('HMGET', article, 'author', 'votes'))
+    local counted = votes_of(votes, up, down)
+    if counted ~= votes then redis.call('HSET', article, 'votes', counted) end
     if author then project('author_index', id, author:sub(6)) end
   else
     redis.call('DEL', in_groups)
-    project('rankings', id)
     delete_rest(id, up, down)
   end
+  project('rankings', id)
   project('time_ranking', id)
   project('id_counter', id)
   for _, group in ipairs(groups) do project(exists and 'group_repair' or 'group_member', id, group) end
@@ -44,13 +42,19 @@ end
 -- For one article or one of its relations.   KEYS article   ARGV now_ms, id, then a username
 command('repair_article', function(keys, args) return repair(args[2]) end)
 
-command('repair_vote', function(keys, args)
-  local article, id, voter = keys[1], args[2], 'user:' .. args[3]
+-- repair_votes: `votes` and the rankings, from the vote sets. A user in both sets counts as an upvoter.
+command('repair_votes', function(keys, args)
+  local id = args[2]
   local up, down = key.article_up(id), key.article_down(id)
-  if redis.call('SISMEMBER', up, voter) == 1 then redis.call('SREM', down, voter) end
-  project('voter_index', id, args[3])
-  if redis.call('EXISTS', article) == 1 then count_votes(id, article, up, down) end
+  for _, voter in ipairs(redis.call('SINTER', up, down)) do
+    redis.call('SREM', down, voter)
+    project('voter_index', id, voter:sub(6))
+  end
+  if redis.call('EXISTS', keys[1]) == 1 then count_votes(id, keys[1], up, down) end
 end)
+
+-- repair_vote: the voter's index.
+command('repair_vote', function(keys, args) project('voter_index', args[2], args[3]) end)
 
 command('repair_author_index', function(keys, args) project('author_index', args[2], args[3]) end)
 

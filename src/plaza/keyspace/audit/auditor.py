@@ -28,7 +28,8 @@ from plaza.keyspace.family_matching import KeyFamilies
 AUDIT, DRY_RUN, REPAIR = "audit", "dry-run", "repair"
 
 MAX_PASSES = 6
-CONCURRENT_RECHECKS = 128
+# Suspicions in memory at the same time; most of them pause.
+CONCURRENT_RECHECKS = 2_000
 
 OnProgress = Callable[[AuditReport], None]
 
@@ -101,16 +102,18 @@ class _Pass:
         return self._collector
 
     async def _recheck(self, suspicion: Suspicion) -> None:
-        description = await self._rechecker.confirm(suspicion)
-        if description is None:
+        confirmation = await self._rechecker.confirm(suspicion)
+        if confirmation is None:
             return
         plan = self._repairer.plan(suspicion)
         rule, entry = suspicion.rule.name, suspicion.entry
         family = UNKNOWN if rule == UNKNOWN else suspicion.family.key.pattern
         self._collector.add(
-            Finding(family, rule, entry.name, entry.member, description, plan.description if plan else "")
+            Finding(family, rule, entry.name, entry.member, confirmation.description, plan.description if plan else "")
         )
-        if plan is not None and self._report.mode == REPAIR and await self._repairer.repair(plan):
+        if plan is None or self._report.mode != REPAIR:
+            return
+        if await self._rechecker.is_unchanged(suspicion, confirmation) and await self._repairer.repair(plan):
             self._report.repaired += 1
 
     async def _inspect(self, inspector: Inspector) -> None:

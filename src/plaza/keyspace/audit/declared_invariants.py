@@ -25,11 +25,11 @@ NameOf = Callable[[Entry], str]
 def bind(families: KeyFamilies, rules: Sequence[Invariant]) -> None:
     """Attach to every family its declared invariants and `rules`, those that domains add."""
     patterns = {(family.domain, family.key.pattern): family for family in families.all}
-    counters: dict[str, list[tuple[Key, str]]] = {}
+    counters: dict[str, list[tuple[Key, CountField]]] = {}
     for family in families.all:
         for invariant in family.key.invariants:
             if isinstance(invariant, CountField):
-                counters.setdefault(invariant.pattern, []).append((family.key, invariant.field))
+                counters.setdefault(invariant.pattern, []).append((family.key, invariant))
             elif not isinstance(invariant, Formula):
                 to = patterns[family.domain, invariant.pattern]
                 for target, rule in _BUILDERS[type(invariant)](family, invariant, to):
@@ -63,19 +63,19 @@ def _namer(family: KeyFamily, to: Key, field: str = "") -> NameOf:
     return name
 
 
-def _count_invariant(to: KeyFamily, counts: Sequence[tuple[Key, str]]) -> Invariant:
+def _count_invariant(to: KeyFamily, counts: Sequence[tuple[Key, CountField]]) -> Invariant:
     """Each counter of a hash equals the size of a key of the same owner."""
 
     def reads(entry: Entry) -> Sequence[Command]:
         return [(SIZE[key.type], key(*entry.parts)) for key, _ in counts]
 
     def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-        for (key, field), size in zip(counts, replies, strict=True):
-            if entry.value.get(field, "0") != str(size):
-                return f"{field} is {entry.value.get(field)}, but `{key(*entry.parts)}` has {size}"
+        for (key, counted), size in zip(counts, replies, strict=True):
+            if entry.value.get(counted.field, "0") != str(size):
+                return f"{counted.field} is {entry.value.get(counted.field)}, but `{key(*entry.parts)}` has {size}"
         return None
 
-    return Invariant("count", to.key, reads, check, per_key=True)
+    return Invariant("count", to.key, reads, check, counts[0][1].repair, per_key=True)
 
 
 def _mirror_invariant(family: KeyFamily, declared: MirrorOf, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
@@ -35,6 +35,11 @@ PAUSE_SECONDS = 0.25
 # On one server two checks are enough. A few jobs change related keys in two steps, which this pause covers.
 CHECKS = 2
 SHORT_PAUSE_SECONDS = 0.03
+# Before a repair: another service writes related keys with several commands. What is exactly the same after this pause
+# is not such a write.
+REPAIR_PAUSE_SECONDS = 0.5
+# Checks at the same time. Those that pause do not count.
+MAX_CONCURRENT_CHECKS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,13 @@ class Suspicion:
     entry: Entry
 
 
+class Confirmation(NamedTuple):
+    """A violation: its description, and everything that was read."""
+
+    description: str
+    state: tuple[Entry, list[Any]]
+
+
 class Rechecker:
     """Distinguishes violations from concurrent writes."""
 
@@ -55,19 +67,30 @@ class Rechecker:
         self._clock = clock
         self._settle_seconds = settle_seconds
         self._waiting_since: float | None = None
+        self._limit = asyncio.Semaphore(MAX_CONCURRENT_CHECKS)
 
-    async def confirm(self, suspicion: Suspicion) -> str | None:
-        """A description of the violation; None if there is none."""
+    async def confirm(self, suspicion: Suspicion) -> Confirmation | None:
+        """The violation; None if there is none."""
         checks, pause = (CLUSTER_CHECKS, PAUSE_SECONDS) if self._valkey.clustered else (CHECKS, SHORT_PAUSE_SECONDS)
         for i in range(checks):
             if i:
                 await asyncio.sleep(pause)
-            description = await self._check(suspicion)
-            if description is None:
+            confirmation = await self._check_in_turn(suspicion)
+            if confirmation is None:
                 return None
-        return description
+        return confirmation
 
-    async def _check(self, suspicion: Suspicion) -> str | None:
+    async def is_unchanged(self, suspicion: Suspicion, confirmation: Confirmation) -> bool:
+        """Whether a violation is still the same after a pause, so that a repair disturbs no other service."""
+        await asyncio.sleep(REPAIR_PAUSE_SECONDS)
+        later = await self._check_in_turn(suspicion)
+        return later is not None and later.state == confirmation.state
+
+    async def _check_in_turn(self, suspicion: Suspicion) -> Confirmation | None:
+        async with self._limit:
+            return await self._check(suspicion)
+
+    async def _check(self, suspicion: Suspicion) -> Confirmation | None:
         entry, rule, family = suspicion.entry, suspicion.rule, suspicion.family
         deadline = monotonic() + self._max_wait_seconds()
         changes = 0
@@ -88,7 +111,9 @@ class Rechecker:
             if current == entry or list(rule.reads(current)) == reads:
                 if any(reply not in (None, 0, b"", "") for reply in replies[1 + len(reads) :]):
                     return None  # it is being deleted, or work is in progress that explains it
-                return rule.check(current, replies[1 : 1 + len(reads)], self._clock.now_ms())
+                state = current, replies[1 : 1 + len(reads)]
+                description = rule.check(*state, self._clock.now_ms())
+                return None if description is None else Confirmation(description, state)
             entry, changes = current, changes + 1
         return None
 

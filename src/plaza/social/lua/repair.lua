@@ -5,19 +5,21 @@
 -- Entries of one list that a repair reads or deletes.
 local MAX_REPAIRED = 10000
 
--- A repaired counter is a cardinality. If the hash does not exist, its owner was deleted: write nothing.
-local function set_count(hash, field, size)
-  if exists(hash) then redis.call('HSET', hash, field, size) end
+-- Sets a counter that is missing or not a number. One that only differs from its set is left to the repair of that
+-- finding: another service may be about to change it.
+local function complete_count(hash, field, size)
+  local stored = redis.call('HGET', hash, field)
+  if not (stored and stored:find('^%d+$')) then redis.call('HSET', hash, field, size) end
 end
 
--- repair_user: counters, registries and leaderboard of a user; credentials that another service wrote to the profile.
--- name
+-- repair_user: registries and leaderboard of a user; credentials that another service wrote to the profile.   name
 command('repair_user', function(keys, args)
   local user, name = keys[1], args[2]
   if exists(user) then
-    redis.call('HSET', user, 'username', name, 'postCount', redis.call('ZCARD', key.user_posts(name)),
-      'followerCount', redis.call('SCARD', key.user_followers(name)),
-      'followingCount', redis.call('SCARD', key.user_following(name)))
+    redis.call('HSET', user, 'username', name)
+    complete_count(user, 'postCount', redis.call('ZCARD', key.user_posts(name)))
+    complete_count(user, 'followerCount', redis.call('SCARD', key.user_followers(name)))
+    complete_count(user, 'followingCount', redis.call('SCARD', key.user_following(name)))
     local hash = redis.call('HGET', user, 'password_hash')
     if hash and (hash:find('^%$argon2') or hash:find('^%$2[aby]%$')) then
       redis.call('HSETNX', key.auth_user(name), 'password_hash', hash)
@@ -29,6 +31,15 @@ command('repair_user', function(keys, args)
     end
   end
   project('registries', name)
+end)
+
+-- repair_user_counts: the counters of a user.   name
+command('repair_user_counts', function(keys, args)
+  local user, name = keys[1], args[2]
+  if not exists(user) then return end
+  redis.call('HSET', user, 'postCount', redis.call('ZCARD', key.user_posts(name)),
+    'followerCount', redis.call('SCARD', key.user_followers(name)),
+    'followingCount', redis.call('SCARD', key.user_following(name)))
 end)
 
 -- repair_gone: continue the deletion of a user who has keys but no profile.   name
@@ -76,7 +87,6 @@ command('repair_follow', function(keys, args)
     emit_follow(me, target)
     redis.call('ZADD', recent, other_side_time(key.user_followers_recent(target), me, at), target)
   end
-  set_count(keys[1], 'followingCount', redis.call('SCARD', following))
   project('follower', me, target)
 end)
 
@@ -179,22 +189,24 @@ local function repair_comments(id, created)
   end
 end
 
-local function repair_counters(post, id)
-  local author, created, banned = unpack(redis.call('HMGET', post, 'user_id', 'created_at', 'banned'))
+-- Completes the fields of a post, whose author may be in `username` only. Returns the author.
+local function complete_post(post, id)
+  local author, name, created = unpack(redis.call('HMGET', post, 'user_id', 'username', 'created_at'))
   repair_comments(id, finite(created, 0))
-  redis.call('HSET', post, 'id', id, 'username', author,
-    'likesCount', redis.call('SCARD', key.post_likes(id)),
-    'bookmarksCount', redis.call('SCARD', key.post_bookmarks(id)),
-    'commentsCount', redis.call('LLEN', key.post_comments(id)))
-  if banned ~= 'true' then redis.call('HDEL', post, 'banned', 'banned_at', 'banned_by') end
+  complete_count(post, 'likesCount', redis.call('SCARD', key.post_likes(id)))
+  complete_count(post, 'bookmarksCount', redis.call('SCARD', key.post_bookmarks(id)))
+  complete_count(post, 'commentsCount', redis.call('LLEN', key.post_comments(id)))
+  author = author or name
+  if author then redis.call('HSET', post, 'id', id, 'user_id', author, 'username', author) end
+  return author
 end
 
--- repair_post: counters, feeds, ranks and sums of a post; deletes what is left of a deleted one.   post
+-- repair_post: feeds, ranks and sums of a post; deletes what is left of a deleted one.   post
 command('repair_post', function(keys, args)
   local post, at, id = keys[1], args[1], args[2]
-  local author = redis.call('HGET', post, 'user_id')
-  if author then
-    repair_counters(post, id)
+  if exists(post) then
+    local author = complete_post(post, id)
+    if not author then return end -- another service wrote it, and no one knows for whom
     project_everything(id, author, tags_of(post), at)
     project('authored', id, author)
     return
@@ -212,6 +224,17 @@ command('repair_post', function(keys, args)
   end
 end)
 
+-- repair_post_counts: the counters of a post, and what follows from them.   post
+command('repair_post_counts', function(keys, args)
+  local post, at, id = keys[1], args[1], args[2]
+  local author = redis.call('HGET', post, 'user_id')
+  if not exists(post) then return end
+  redis.call('HSET', post, 'likesCount', redis.call('SCARD', key.post_likes(id)),
+    'bookmarksCount', redis.call('SCARD', key.post_bookmarks(id)),
+    'commentsCount', redis.call('LLEN', key.post_comments(id)))
+  if author then project_engagement(id, author, tags_of(post), at) end
+end)
+
 -- repair_tagged: a post's entries under a hashtag.   post, tag
 command('repair_tagged', function(keys, args)
   cached_states = {}
@@ -225,18 +248,14 @@ command('repair_like', function(keys, args)
   local post, at, id, name = keys[1], unpack(args)
   local likes, recent = key.post_likes(id), key.post_likes_recent(id)
   local author = redis.call('HGET', post, 'user_id')
-  if not author then redis.call('SREM', likes, name) end
+  if not exists(post) then redis.call('SREM', likes, name) end
   if redis.call('SISMEMBER', likes, name) == 0 then
     if redis.call('ZREM', recent, name) == 1 and author then emit_like('post.unliked', id, author, name) end
   elseif not redis.call('ZSCORE', recent, name) then
-    emit_like('post.liked', id, author, name)
+    if author then emit_like('post.liked', id, author, name) end
     redis.call('ZADD', recent, other_side_time(key.user_liked(name), id, at), name)
   end
   project('liking', id, name)
-  if author then
-    redis.call('HSET', post, 'likesCount', redis.call('SCARD', likes))
-    project_engagement(id, author, tags_of(post), at)
-  end
 end)
 
 -- repair_comment: remove a comment from a post's list if its hash is missing.   post, comment
@@ -258,9 +277,10 @@ end)
 -- drop_missing_comment: the post's side.   KEYS post   ARGV post, comment, now
 command('drop_missing_comment', function(keys, args)
   local post, id, comment, at = keys[1], unpack(args)
+  local before = redis.call('LLEN', key.post_comments(id))
   redis.call('LREM', key.post_comments(id), 0, comment)
   local indexed = remove_indexed_comment(id, comment)
-  set_count(post, 'commentsCount', redis.call('LLEN', key.post_comments(id)))
+  change_count(post, 'commentsCount', before, redis.call('LLEN', key.post_comments(id)))
   local author = redis.call('HGET', post, 'user_id')
   if author and indexed then emit_comment_deleted(comment, id, author) end
   if author then project_engagement(id, author, tags_of(post), at) end
@@ -276,16 +296,29 @@ end)
 
 -- repair_commented: a comment's entries at its author and its post.   comment, name
 projection('comment_known', function(comment)
-  local id, name, content = unpack(redis.call('HMGET', key.comment(comment), 'post_id', 'username', 'content'))
+  local id, name, created = unpack(redis.call('HMGET', key.comment(comment), 'post_id', 'username', 'created_at'))
   if not id then return nil end
-  return perform('update_comment', {key.post(id)}, {id, comment, name, content})
+  local keys = {key.post(id), key.post_comments(id), key.post_comments_recent(id)}
+  return perform('update_comment', keys, {id, comment, name or '', finite(created, 0)})
 end)
 command('repair_commented', function(keys, args)
   project('comment_of', args[2], args[3])
   project('comment_known', args[2])
 end)
 
--- update_comment: the comment's hash from its post's list.   KEYS post   ARGV post, comment, name, content
+-- update_comment: index a comment that its post's list has, or delete one that it has not.
+-- KEYS post, comments, recent   ARGV post, comment, name, created
 command('update_comment', function(keys, args)
-  project('commented', unpack(args))
+  local id, comment, name, created = unpack(args)
+  if not redis.call('LPOS', keys[2], comment) then
+    remove_indexed_comment(id, comment)
+    return project('commented', id, comment)
+  end
+  if tonumber(created) > 0 then
+    redis.call('ZADD', keys[3], created, comment)
+  else
+    redis.call('ZADD', keys[3], 'NX', 0, comment)
+  end
+  tree.repair(thread_of(id), comment, comment)
+  if name ~= '' then project('comment_author', id, comment, name) end
 end)
