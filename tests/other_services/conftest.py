@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,24 @@ from tests.servers import Cluster, Server
 
 
 @pytest.fixture
-def audit_at_full_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+def audit_at_full_speed(audits_without_pauses: Callable[[], None]) -> None:
     """Audits without pauses, for tests in which no one writes meanwhile."""
-    monkeypatch.setattr(recheck, "PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr(recheck, "SHORT_PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr(invariants, "PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr(throttle, "TRAFFIC_PER_SECOND", 1_000_000)
-    monkeypatch.setattr(throttle, "FIRST_MEASURE_SECONDS", 0.0)
+    audits_without_pauses()
+
+
+@pytest.fixture
+def audits_without_pauses(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """A function after which audits make no pauses."""
+
+    def remove_pauses() -> None:
+        monkeypatch.setattr(recheck, "PAUSE_SECONDS", 0.001)
+        monkeypatch.setattr(recheck, "SHORT_PAUSE_SECONDS", 0.001)
+        monkeypatch.setattr(recheck, "REPAIR_PAUSE_SECONDS", 0.001)
+        monkeypatch.setattr(invariants, "PAUSE_SECONDS", 0.001)
+        monkeypatch.setattr(throttle, "TRAFFIC_PER_SECOND", 1_000_000)
+        monkeypatch.setattr(throttle, "FIRST_MEASURE_SECONDS", 0.0)
+
+    return remove_pauses
 
 
 @pytest.fixture

@@ -83,9 +83,13 @@ def quote(group: str) -> str:
     return group.replace("+", "%2B").replace(" ", "%20").replace(",", "%2C")
 
 
-async def test_articles_of_another_service_are_shown_and_kept(beside: PlazaBesideOthers, world: ArticlesWorld) -> None:
+@pytest.mark.parametrize("read_first", [True, False])
+async def test_articles_of_another_service_are_shown_and_kept(
+    beside: PlazaBesideOthers, world: ArticlesWorld, read_first: bool
+) -> None:
     written = await beside.documented_keys()
-    await assert_shown(beside, world)
+    if read_first:
+        await assert_shown(beside, world)
     before = await beside.documented_keys()
     assert_kept(before, written)
     report = await beside.repair()

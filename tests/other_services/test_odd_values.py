@@ -51,6 +51,7 @@ class RunningPlaza:
 async def running(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RunningPlaza]:
     monkeypatch.setattr(recheck, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(recheck, "SHORT_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(recheck, "REPAIR_PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(throttle, "TRAFFIC_PER_SECOND", 1_000_000)
     monkeypatch.setattr(throttle, "FIRST_MEASURE_SECONDS", 0.0)
     client = redis.asyncio.Redis(port=server.port)

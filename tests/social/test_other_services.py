@@ -194,7 +194,7 @@ async def test_writes_between_the_commands_of_another_service_lose_no_count(
     ):
         assert await redis_client.hget(key, field) == count, field
     await social.functions.run("social_repair_like", [k.POST(unliked)], social.clock.now_ms(), unliked, "ana")
-    for repaired in (id, new):
+    for repaired in (id, new, unliked):
         await social.functions.run("social_repair_post", [k.POST(repaired)], social.clock.now_ms(), repaired)
     await social.relations.following(bob, "ana", Page())
     await social.relations.followers(bob, "bob", Page())

@@ -62,9 +62,12 @@ class Carts:
                 (visit, _), reply = await asyncio.gather(self._sessions.visit(cookie), put)
                 return visit, reply
         visit, reply = await self._sessions.visit(cookie, partial(self._put_session_line, id, qty))
-        if reply and reply[0] == "account":  # the user has just logged in
+        if reply and reply[0] == "account":  # the user has just logged in, perhaps at another service
             assert visit.user is not None
             reply = await self._put_account_line(visit.user, id, qty)
+            if not reply:  # the session is not among the user's yet
+                await self._functions.outbox.drain()
+                reply = await self._put_account_line(visit.user, id, qty)
         return visit, reply
 
     async def _put_session_line(self, id: int, qty: int, call: SessionCall) -> list[Any]:

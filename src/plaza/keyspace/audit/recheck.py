@@ -20,6 +20,7 @@ from plaza.core.functions import Functions
 from plaza.core.invariants import Command, Entry, Invariant
 from plaza.core.outbox import OutboxEntry
 from plaza.core.valkey import ReplyError
+from plaza.keyspace.audit.basic_invariants import LIFETIME
 from plaza.keyspace.audit.key_reader import as_commands, current_entry, reread
 from plaza.keyspace.family_matching import KeyFamily
 
@@ -84,7 +85,8 @@ class Rechecker:
         """Whether a violation is still the same after a pause, so that a repair disturbs no other service."""
         await asyncio.sleep(REPAIR_PAUSE_SECONDS)
         later = await self._check_in_turn(suspicion)
-        return later is not None and later.state == confirmation.state
+        # A remaining time to live is never the same.
+        return later is not None and (later.state == confirmation.state or suspicion.rule.name == LIFETIME)
 
     async def _check_in_turn(self, suspicion: Suspicion) -> Confirmation | None:
         async with self._limit:
