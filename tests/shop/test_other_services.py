@@ -57,6 +57,20 @@ async def test_lines_changed_and_removed_by_another_service_stay_so(
     assert await shop.lines(await shop.login("ana")) == {second.id: 7}
 
 
+async def test_a_line_that_is_put_after_another_services_change_stays(
+    shop: Shop, create_item: CreateItem, redis_client: Any
+) -> None:
+    item = await create_item()
+    token = await shop.login("ana")
+    for n in range(1, 9):
+        await redis_client.hset(CART(token), str(item.id), str(10 + n))
+        if n % 2:
+            await shop.carts.read(token)
+        await shop.carts.put(token, item.id, n if n % 4 else 0)
+        await shop.functions.outbox.drain()
+        assert await shop.lines(token) == ({item.id: n} if n % 4 else {})
+
+
 async def test_a_cart_of_unreadable_lines_never_returns_the_previous_order(
     shop: Shop, create_item: CreateItem, redis_client: Any
 ) -> None:

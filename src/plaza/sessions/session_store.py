@@ -10,7 +10,7 @@ from plaza.core.functions import Functions
 from plaza.core.keyspace import Key
 from plaza.core.revocations import Revocations
 from plaza.core.settings import AccountAddress
-from plaza.sessions.keys import LOGIN_TOKENS, SESSION_STATE
+from plaza.sessions.keys import SESSION_STATE
 from plaza.sessions.model import SessionLimits, seconds_text
 from plaza.sessions.offers import SessionOffers
 
@@ -63,14 +63,6 @@ class SessionStore:
     def start_time(self, username: str) -> str:
         """Return the start time of a new session: later than any known revocation, whose clock may be ahead."""
         return seconds_text(max(self.clock.now_ms(), self._revocations.revoked_ms(username) + 1))
-
-    async def signed_in_user(self, token: str) -> str | None:
-        """Return which user is signed in with a token. Two round trips; the session is not marked as seen."""
-        login = await self.functions.valkey.call("HGET", LOGIN_TOKENS(), token)
-        limits = (self.limits.idle_seconds, self.limits.absolute_seconds)
-        args = (self.now(), *limits, login or "")
-        user, since = await self.functions.query(self.command("session_user"), self.keys(token), *args)
-        return None if not user or self.is_revoked(user, float(since)) else str(user)
 
     async def open(self, token: str, username: str, since: str, client: ClientInfo) -> None:
         """Start the session of an authenticated user."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from plaza.core.errors import NotFound
 from plaza.sessions.keys import SESSION_STATE
-from plaza.sessions.model import SessionClient, SessionReplaced, Visit, is_token
+from plaza.sessions.model import SessionClient, SessionReplaced, Visit
 from plaza.sessions.session_finder import SessionCall, SessionFinder
 from plaza.shop.items import Items
 from plaza.shop.keys import account_keys
@@ -54,20 +53,16 @@ class Carts:
 
     async def _put_line(self, cookie: str | SessionClient | None, id: int, qty: int) -> tuple[Visit, list[str]]:
         """On a cluster, where session and account are on different nodes, an account's cart is a second step."""
-        token = cookie.token if isinstance(cookie, SessionClient) else cookie
-        if self._functions.valkey.clustered and token is not None and is_token(token):
-            user = await self._sessions.store.signed_in_user(token)
-            if user is not None:
-                put = self._put_account_line(user, id, qty)
-                (visit, _), reply = await asyncio.gather(self._sessions.visit(cookie), put)
-                return visit, reply
         visit, reply = await self._sessions.visit(cookie, partial(self._put_session_line, id, qty))
-        if reply and reply[0] == "account":  # the user has just logged in, perhaps at another service
-            assert visit.user is not None
+        if not reply or reply[0] != "account":
+            return visit, reply
+        assert visit.user is not None
+        if reply[1] == "1":  # the account must have what another service has changed before
+            await self._functions.outbox.drain()
+        reply = await self._put_account_line(visit.user, id, qty)
+        if not reply:  # the session is not among the user's yet: another service has just signed them in
+            await self._functions.outbox.drain()
             reply = await self._put_account_line(visit.user, id, qty)
-            if not reply:  # the session is not among the user's yet
-                await self._functions.outbox.drain()
-                reply = await self._put_account_line(visit.user, id, qty)
         return visit, reply
 
     async def _put_session_line(self, id: int, qty: int, call: SessionCall) -> list[Any]:

@@ -181,15 +181,6 @@ local function enter(keys, args)
   return {'live', user, since, seen}, true
 end
 
--- session_user: which user is signed in with a token, or '', and since when. The session is not marked as seen.
--- KEYS session, …   ARGV now_s, idle_s, absolute_s, on a cluster its user in `login:` or ''   Reply {user, since}
-query('session_user', function(keys, args)
-  local user, since, seen, moved = unpack(redis.call('HMGET', keys[1], 'user', 'since', 'seen', 'moved'))
-  if not since or moved or (CLUSTERED and user ~= args[4]) then return {'', ''} end
-  local expired = args[1] - seen > tonumber(args[2]) or args[1] - since > tonumber(args[3])
-  return {expired and '' or user, since}
-end)
-
 -- enter_session: find the session of a request.
 command('enter_session', function(keys, args)
   return (enter(keys, args))

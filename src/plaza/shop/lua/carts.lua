@@ -83,15 +83,16 @@ command('copy_cart', function(keys, args)
   set_lines(keys[2], changed)
 end)
 
--- Adds what another service has changed in the cart of a session to the account's cart.
+-- Adds what another service has changed in the cart of a session to the account's cart. Returns whether there is anything.
 local function take_changes(keys, token, username)
   local changed = changed_lines(keys[1], keys[2])
-  if #changed == 0 then return end
+  if #changed == 0 then return false end
   redis.call('HSET', keys[1], 'shown', cjson.encode(redis.call('HGETALL', keys[2])))
   if not CLUSTERED then
     local account = account_keys(username)
     set_lines(account[2], changed)
-    return copy_to_all_sessions(account[3], username)
+    copy_to_all_sessions(account[3], username)
+    return true
   end
   -- The account is on another node. The last batches stay in the session, so that none is lost before it is applied.
   local batches = cjson.decode(redis.call('HGET', keys[1], 'changes') or '[]')
@@ -99,6 +100,7 @@ local function take_changes(keys, token, username)
   while #batches > MAX_CHANGE_BATCHES do table.remove(batches, 1) end
   redis.call('HSET', keys[1], 'changes', cjson.encode(batches))
   project('cart_changed', token)
+  return true
 end
 
 -- cart_changed: adds changes by another service to the account's cart.
@@ -201,8 +203,8 @@ local function set_account_line(keys, username, item, qty)
 end
 
 -- put_line: set the quantity of an item in a session's cart; 0 removes it.   ARGV … item, qty
--- Reply {…, result of set_line, item, qty, …}; {…, 'account'} on a cluster if the cart belongs to an account: see
--- put_account_line
+-- Reply {…, result of set_line, item, qty, …}; on a cluster, if the cart belongs to an account, {…, 'account', '1' if changes by
+-- another service may not have reached the account}: see put_account_line
 command('put_line', function(keys, args)
   local reply, entered = enter(keys, args)
   if not entered then return reply end
@@ -211,9 +213,9 @@ command('put_line', function(keys, args)
     reply[5] = set_line(keys[2], item, qty)
     return append_lines(reply, keys[2])
   end
-  take_changes(keys, args[1], user)
+  local is_changed = take_changes(keys, args[1], user)
   if CLUSTERED then
-    reply[5] = 'account'
+    reply[5], reply[6] = 'account', (is_changed or args[8] ~= '1') and '1' or ''
     return reply
   end
   local account = account_keys(user)

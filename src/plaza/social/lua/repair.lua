@@ -296,10 +296,11 @@ end)
 
 -- repair_commented: a comment's entries at its author and its post.   comment, name
 projection('comment_known', function(comment)
-  local id, name, created = unpack(redis.call('HMGET', key.comment(comment), 'post_id', 'username', 'created_at'))
+  local fields = redis.call('HMGET', key.comment(comment), 'post_id', 'username', 'content', 'created_at')
+  local id, name, content, created = unpack(fields)
   if not id then return nil end
   local keys = {key.post(id), key.post_comments(id), key.post_comments_recent(id)}
-  return perform('update_comment', keys, {id, comment, name or '', finite(created, 0)})
+  return perform('update_comment', keys, {id, comment, name or '', content or '', finite(created, 0)})
 end)
 command('repair_commented', function(keys, args)
   project('comment_of', args[2], args[3])
@@ -307,9 +308,9 @@ command('repair_commented', function(keys, args)
 end)
 
 -- update_comment: index a comment that its post's list has, or delete one that it has not.
--- KEYS post, comments, recent   ARGV post, comment, name, created
+-- KEYS post, comments, recent   ARGV post, comment, name, content, created
 command('update_comment', function(keys, args)
-  local id, comment, name, created = unpack(args)
+  local id, comment, name, content, created = unpack(args)
   if not redis.call('LPOS', keys[2], comment) then
     remove_indexed_comment(id, comment)
     return project('commented', id, comment)
@@ -320,5 +321,5 @@ command('update_comment', function(keys, args)
     redis.call('ZADD', keys[3], 'NX', 0, comment)
   end
   tree.repair(thread_of(id), comment, comment)
-  if name ~= '' then project('comment_author', id, comment, name) end
+  if name ~= '' then project('commented', id, comment, name, content) end
 end)
