@@ -128,6 +128,13 @@ local function query(name, callback)
   register(name, callback, {'no-writes'})
 end
 
+local own_outbox -- of the running command's owner, on a cluster
+
+-- Whether earlier operations on the owner have updates that are not applied yet.
+local function has_pending_updates()
+  return own_outbox ~= nil and redis.call('EXISTS', own_outbox) == 1
+end
+
 local function command(name, callback)
   commands_by_name[name] = callback
   if not CLUSTERED then
@@ -144,6 +151,7 @@ local function command(name, callback)
   register(name, function(keys, args)
     requested, emitted = {}, {}
     local slot, pending = table.remove(keys), table.remove(keys)
+    own_outbox = pending
     local op, deadline = table.remove(args, 1), table.remove(args, 1)
     refuse_late(deadline)
     local reply = callback(keys, args)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
+from typing import Final
 
 from plaza.core.clients import ClientInfo
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.keyspace import Key
+from plaza.core.outbox import OutboxEntry
 from plaza.core.revocations import Revocations
 from plaza.core.settings import AccountAddress
 from plaza.sessions.keys import SESSION_STATE
 from plaza.sessions.model import SessionLimits, seconds_text
 from plaza.sessions.offers import SessionOffers
+
+# How often, and how many times, a request looks whether another process has applied the updates of its session. They
+# take milliseconds.
+SETTLE_CHECK_SECONDS: Final = 0.01
+MAX_SETTLE_CHECKS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,15 @@ class SessionStore:
     def start_time(self, username: str) -> str:
         """Return the start time of a new session: later than any known revocation, whose clock may be ahead."""
         return seconds_text(max(self.clock.now_ms(), self._revocations.revoked_ms(username) + 1))
+
+    async def settle(self, token: str) -> None:
+        """Wait until the updates of a session are applied, on a cluster. A worker applies those of a dead process."""
+        await self.functions.outbox.drain()
+        pending = OutboxEntry.for_key(self.library, SESSION_STATE(token)).pending
+        for _ in range(MAX_SETTLE_CHECKS):
+            if not await self.functions.valkey.call("EXISTS", pending):
+                return
+            await asyncio.sleep(SETTLE_CHECK_SECONDS)
 
     async def open(self, token: str, username: str, since: str, client: ClientInfo) -> None:
         """Start the session of an authenticated user."""

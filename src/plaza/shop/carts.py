@@ -58,10 +58,10 @@ class Carts:
             return visit, reply
         assert visit.user is not None
         if reply[1] == "1":  # the account must have what another service has changed before
-            await self._functions.outbox.drain()
+            await self._sessions.store.settle(visit.token)
         reply = await self._put_account_line(visit.user, id, qty)
         if not reply:  # the session is not among the user's yet: another service has just signed them in
-            await self._functions.outbox.drain()
+            await self._sessions.store.settle(visit.token)
             reply = await self._put_account_line(visit.user, id, qty)
         return visit, reply
 

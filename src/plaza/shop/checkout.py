@@ -69,6 +69,8 @@ class Checkout:
             raise SessionReplaced("A login has replaced this session. Repeat the request with the new cookie.")
         if reply[0] == "account":
             assert visit.user is not None
+            if reply[1] == "1":
+                await self._sessions.store.settle(visit.token)
             reply = await self._start_for_account(visit.user)
         checkout = _OpenCheckout.from_lua(reply)
         quantities = cart_lines(checkout.lines)

@@ -54,7 +54,7 @@ local function repair_viewer(kind, at, id, user, details)
     or find_details(a, user, beat) or (entry and first_line(entry)) or NO_DETAILS
   repair_groups(a, user, (parse_details(details)))
   count_viewer(a, user, entry, details, beat)
-  -- The worker counts the viewing sessions of a viewer whom only another service has counted.
+  -- If only another service has counted the viewer, the worker counts their viewing sessions.
   if kind == 'event' and not entry then redis.call('HSET', a.info, 'followed', at) end
 end
 

@@ -215,7 +215,7 @@ command('put_line', function(keys, args)
   end
   local is_changed = take_changes(keys, args[1], user)
   if CLUSTERED then
-    reply[5], reply[6] = 'account', (is_changed or args[8] ~= '1') and '1' or ''
+    reply[5], reply[6] = 'account', (is_changed or has_pending_updates()) and '1' or ''
     return reply
   end
   local account = account_keys(user)

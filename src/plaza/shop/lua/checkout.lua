@@ -12,15 +12,17 @@ local function append_checkout(reply, owner, cart, new_id)
 end
 
 -- start_checkout: begin to order the cart of a session.   ARGV … an id for the cart if it has none
--- Reply {…, id, last id, last time, item, qty, …}; {…, 'account'} on a cluster if the cart belongs to an account
+-- Reply {…, id, last id, last time, item, qty, …}; on a cluster, if the cart belongs to an account, {…, 'account', '1' if changes
+-- by another service may not have reached the account}
 command('start_checkout', function(keys, args)
   local reply, entered = enter(keys, args)
   if not entered then return reply end
   local user = reply[2]
   if user == '' then return append_checkout(reply, keys[1], keys[2], args[9]) end
+  local is_pending = has_pending_updates()
   take_changes(keys, args[1], user)
   if CLUSTERED then
-    reply[5] = 'account'
+    reply[5], reply[6] = 'account', is_pending and '1' or ''
     return reply
   end
   local account = account_keys(user)

@@ -206,7 +206,7 @@ command('repair_post', function(keys, args)
   local post, at, id = keys[1], args[1], args[2]
   if exists(post) then
     local author = complete_post(post, id)
-    if not author then return end -- another service wrote it, and no one knows for whom
+    if not author then return end -- another service wrote it without an author
     project_everything(id, author, tags_of(post), at)
     project('authored', id, author)
     return
