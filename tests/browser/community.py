@@ -135,5 +135,5 @@ class BrowserWindow:
         """Close the window and require that it loaded nothing from other hosts and logged no errors."""
         self.context.close()
         assert self.errors == [], "no script errors, no violations of the content policy, no dialogs"
-        foreign = [url for url in self.requests if not url.startswith((self.url, "data:", "about:"))]
+        foreign = [url for url in self.requests if not url.startswith((self.url, "data:", "blob:", "about:"))]
         assert foreign == [], "nothing is loaded from other hosts"

@@ -60,7 +60,9 @@ async def test_every_form_and_every_page_works(ana: PageClient, url: str, plaza:
     ):
         response = await ana.submit(path, page="/app/sign-in", **fields)
         assert response.status_code == 303, (path, response.text)
-        assert (await ana.get(response.headers["location"])).status_code == 200, path
+        page = await ana.get(response.headers["location"])
+        assert page.status_code == 200, path
+        assert "data-avatar" not in page.text, "the page was not completed: call `site.mentions.complete`"
     lists = [
         "",
         "/following",
@@ -82,5 +84,6 @@ async def test_every_form_and_every_page_works(ana: PageClient, url: str, plaza:
         response = await ana.get(f"/app{path}")
         assert response.status_code == 200, (path, response.text)
         assert "Sign out" in response.text, path
+        assert "data-avatar" not in response.text, path
         times = [attributes for tag, attributes in ParsedPage(response.text).elements if tag == "time"]
         assert all(at["title"].endswith(" UTC") and at["datetime"].endswith("Z") for at in times), path

@@ -239,12 +239,14 @@ async def test_avatars_and_pictures_of_the_api_are_shown(ana: PageClient, plaza:
     actor, face, picture = Actor("ana", "user"), "https://img.example/ana", "https://img.example/a.jpg?w=1&h=2"
     await plaza.get(Users).update_profile(actor, "ana", Profile(avatar=face))
     post = (await plaza.get(Posts).create(actor, NewPost("hello", picture))).id
-    for path, expected in (("/app/people/ana", [face, face, picture]), (f"/app/posts/{post}", [face, picture])):
+    # Above: the user's own in the header. Below a post: the one beside the form for comments.
+    on_pages = {"/app/people/ana": [face, face, face, picture], f"/app/posts/{post}": [face, face, picture, face]}
+    for path, expected in on_pages.items():
         response = await ana.get(path)
         images = [attributes for tag, attributes in ParsedPage(response.text).elements if tag == "img"]
         assert [image["src"] for image in images] == expected
         assert all(image["referrerpolicy"] == "no-referrer" for image in images)
-        assert "img-src 'self' data: https:;" in response.headers["content-security-policy"]
+        assert "img-src 'self' data: blob: https:;" in response.headers["content-security-policy"]
 
 
 @pytest.mark.parametrize("url", ["http://a.example/a.jpg", "https://a.example/" + "a" * 300 + ".jpg", "data:a.jpg"])

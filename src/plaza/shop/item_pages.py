@@ -22,9 +22,10 @@ _STYLE: Final = _TEMPLATES.joinpath("item.css").read_text()
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 
 HTML: Final = "text/html; charset=utf-8"
-# The style is inline, and nothing else may run or load.
+# The style is inline, pictures are Plaza's own, and nothing else may run or load.
 _POLICY: Final = (
-    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; img-src 'self'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'"
 )
 
 _environment = jinja2.Environment(

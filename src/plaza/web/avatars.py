@@ -64,6 +64,11 @@ def avatar(name: str, picture: str = "") -> Markup:
     return Markup('<span class="avatar picture" aria-hidden="true">{}{}</span>').format(svg, img)
 
 
+def later_avatar(name: str) -> Markup:
+    """A place for the avatar of a user whose picture is looked up when the page is complete (`mention_links.py`)."""
+    return Markup('<i data-avatar="{}"></i>').format(name)
+
+
 @lru_cache(4096)
 def _generated_avatar(name: str) -> Markup:
     return Markup(f'<svg class="avatar" viewBox="0 0 24 24" aria-hidden="true">{svg_content(name)}</svg>')  # noqa: S704

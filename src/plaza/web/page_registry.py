@@ -17,6 +17,7 @@ from plaza.core.http.routes import ErrorResponse, Routes
 from plaza.live.schedule import EventSchedule
 from plaza.sessions.service import Sessions
 from plaza.sessions.session_cache import SessionCache
+from plaza.social.avatars import Avatars
 from plaza.social.credentials import Credentials
 from plaza.social.users import Users
 from plaza.web import (
@@ -30,6 +31,7 @@ from plaza.web import (
     routes_operator_live,
     routes_operator_log,
     routes_operator_webhooks,
+    routes_pictures,
     routes_post_feeds,
     routes_posts,
     routes_recovery,
@@ -55,6 +57,7 @@ ROUTES: Final[tuple[Routes, ...]] = (
     routes_comments.page,
     routes_posts.page,
     routes_reports.page,
+    routes_pictures.page,
     routes_users.page,
     routes_settings.page,
     routes_security.page,
@@ -79,13 +82,21 @@ ERROR_FORMATS: Final[Mapping[str, ErrorResponse]] = {"/app": problem_page}
 def services(core: Core, known: Mapping[type, Any], demo: DemoAccounts, job_names: Sequence[str]) -> list[object]:
     """The services of the pages, beside those of the domains."""
     secret = core.settings.secret("jwt_secret")
-    visitors = Visitors(known[Sessions], known[SessionCache], known[Credentials], known[AdminMfa])
+    visitors = Visitors(known[Sessions], known[SessionCache], known[Credentials], known[AdminMfa], known[Avatars])
     sidebar = Sidebar(known[EventSchedule], known[ArticleLists], core.clock)
     passkeys: Passkeys = known[Passkeys]
     party, issuer = passkeys.relying_party, core.settings.oidc_issuer
     methods = SignInMethods(party.origin if party.is_usable else "", urlsplit(issuer).hostname or "")
     return [
-        PageResponses(secret, visitors, sidebar.html, core.clock, demo, MentionLinks(known[Users]), methods),
+        PageResponses(
+            secret,
+            visitors,
+            sidebar.html,
+            core.clock,
+            demo,
+            MentionLinks(known[Users], known[Avatars]),
+            methods,
+        ),
         SecurityPage(known[Emails], known[SecondFactors], passkeys, known[Credentials]),
         sidebar,
         ProductPages(PageCache(core.functions)),

@@ -72,7 +72,8 @@ class PageResponses:
     def idempotency_key(self, request: Request, body: bytes) -> str:
         """A key for a form: the same form sent twice takes effect once. A changed form has another key."""
         form_id = parse_form(body).get(FORM_ID, request.operation)
-        return self._tokens.idempotency_key(token_from(request) or "", f"{form_id}\n{body.decode('latin-1')}")
+        files = "" if request.form is None else request.form.digest.hex()
+        return self._tokens.idempotency_key(token_from(request) or "", f"{form_id}\n{body.decode('latin-1')}{files}")
 
     def page(
         self,
@@ -101,7 +102,7 @@ class PageResponses:
         return {
             "me": visitor,
             "return_path": return_path,
-            "site_header": site_header(section, visitor.name, visitor.has_admin_role, sign_in_path),
+            "site_header": site_header(section, visitor.name, visitor.has_admin_role, sign_in_path, visitor.avatar),
             "csrf": self.csrf_token(visitor),
             "now": self.clock.now_ms(),
             "sidebar": self._sidebar(),

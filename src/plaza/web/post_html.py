@@ -6,16 +6,17 @@ Fragments are bytes: a single emoji would make Python use four bytes for every c
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
+from plaza.core.pictures import Picture, picture_in_address
 from plaza.social.hashtags import tags_in
 from plaza.social.model import Comment, FeedItem, Post
 from plaza.web import comment_html
 from plaza.web.fragment_cache import cached_fragment
 from plaza.web.rendering import fragment, render
-from plaza.web.text_html import format_age
+from plaza.web.text_html import format_age, truncate_text
 from plaza.web.visitors import Visitor
 
 # How much of a post a list shows: characters of the text, and tags that are not in the text. The first limits whose
@@ -23,8 +24,27 @@ from plaza.web.visitors import Visitor
 EXCERPT_LIMITS: Final = ((700, 5), (350, 2), (120, 0))
 # Keeps a page of twenty posts below 100 kB, whatever they contain.
 MAX_EXCERPT_BYTES: Final = 2_850
+# How much of a picture's description a list has.
+MAX_ALT_CHARACTERS: Final = 200
 # A list ignores the rest of the text.
 _EXCERPT_CHARACTERS: Final = EXCERPT_LIMITS[0][0] + 1
+
+
+class ShownPicture(NamedTuple):
+    """A picture as a post shows it, at the size of its column."""
+
+    id: str
+    width: int
+    height: int
+    blurhash: str
+    alt: str
+
+    @classmethod
+    def from_picture(cls, picture: Picture, is_complete: bool) -> ShownPicture:
+        """A list shows the beginning of a long text."""
+        variant = picture.variants["medium"]
+        alt = picture.alt if is_complete else truncate_text(picture.alt, MAX_ALT_CHARACTERS)
+        return cls(picture.id, variant.width, variant.height, picture.blurhash, alt)
 
 
 def post_card(post: Post, now_ms: int, *, is_complete: bool = False) -> Markup:
@@ -74,6 +94,8 @@ def _card(post: Post, now_ms: int, *, is_complete: bool) -> bytes:
         post.user_role,
         post.content if is_complete else post.content[:_EXCERPT_CHARACTERS],
         post.media_url,
+        tuple(ShownPicture.from_picture(picture, is_complete) for picture in post.media),
+        bool(post.banned),
         tuple(post.hashtags),
         is_complete,
         post.created_at,
@@ -96,6 +118,8 @@ def _cached_card(
     role: str,
     content: str,
     media_url: str | None,
+    pictures: tuple[ShownPicture, ...],
+    is_banned: bool,
     tags: tuple[str, ...],
     is_complete: bool,
     created_at: int,
@@ -107,7 +131,9 @@ def _cached_card(
     liked: bool,
     bookmarked: bool,
 ) -> bytes:
-    html = _cached_content[id, username, display_name, avatar, role, content, media_url, tags, is_complete]
+    html = _cached_content[
+        id, username, display_name, avatar, role, content, media_url, pictures, is_banned, tags, is_complete
+    ]
     counts = {"likes": likes, "comments": comments, "bookmarks": bookmarks, "liked": liked, "bookmarked": bookmarked}
     post = {"id": id, "created_at": created_at, "edited": edited}
     return render("post-card.html", post=post, content=Markup(html.decode()), id=id, when=when, **counts).encode()  # noqa: S704
@@ -123,9 +149,12 @@ def _cached_content(
     role: str,
     content: str,
     media_url: str | None,
+    pictures: tuple[ShownPicture, ...],
+    is_banned: bool,
     tags: tuple[str, ...],
     is_complete: bool,
 ) -> bytes:
+    shows_media = picture_in_address(media_url) in {picture.id for picture in pictures}
     post = {
         "id": id,
         "username": username,
@@ -133,7 +162,10 @@ def _cached_content(
         "avatar": avatar,
         "user_role": role,
         "content": content,
-        "media_url": media_url,
+        "media_url": None if shows_media else media_url,
+        "pictures": pictures,
+        # A banned post's pictures are shown to admins only. The session cookie identifies them below /app.
+        "media_prefix": "/app" if is_banned else "",
     }
     tags_in_text = tags_in(content)
     other_tags = [tag for tag in tags if tag not in tags_in_text]

@@ -22,12 +22,19 @@ from plaza.web.rendering import render
 
 def item_tiles(items: Iterable[Item]) -> bytes:
     """The items of a list."""
-    return b"".join([_cached_tile[item.id, item.name, item.price, item.qty] for item in items])
+    return b"".join([_cached_tile[item.id, item.name, item.price, item.qty, *_first_picture(item)] for item in items])
+
+
+def _first_picture(item: Item) -> tuple[str, str]:
+    """The id and the blurhash of the picture that lists show."""
+    return (item.media[0].id, item.media[0].blurhash) if item.media else ("", "")
 
 
 @cached_fragment()
-def _cached_tile(id: int, name: str, price: str, qty: int) -> bytes:
-    return render("item-tile.html", item={"id": id, "name": name, "price": price, "qty": qty}).encode()
+def _cached_tile(id: int, name: str, price: str, qty: int, picture: str, blurhash: str) -> bytes:
+    shown = {"id": picture, "blurhash": blurhash} if picture else None
+    item = {"id": id, "name": name, "price": price, "qty": qty, "picture": shown}
+    return render("item-tile.html", item=item).encode()
 
 
 class ProductPages:

@@ -11,8 +11,9 @@ from markupsafe import Markup
 
 from plaza.core.http.headers import USER_CONTENT_POLICY
 from plaza.core.http.responses import Response
-from plaza.web import assets, formatting, search_html, text_html
-from plaza.web.avatars import avatar
+from plaza.core.pictures import picture_path
+from plaza.web import assets, formatting, picture_html, search_html, text_html
+from plaza.web.avatars import avatar, later_avatar
 from plaza.web.fragment_cache import cached_fragment
 
 HTML: Final = "text/html; charset=utf-8"
@@ -83,7 +84,10 @@ _COMMON: Final[dict[str, Any]] = {
     "assets": assets.PREFIX,
     "sections": SECTIONS,
     "avatar": avatar,
+    "later_avatar": later_avatar,
     "is_image_url": text_html.is_image_url,
+    "blurred": picture_html.blurred,
+    "picture_path": picture_path,
     "tag_path": text_html.tag_path,
     "user_path": text_html.user_path,
     "event_path": text_html.event_path,
@@ -108,9 +112,9 @@ def fragment(template: str, /, **context: Any) -> Markup:
     return Markup(render(template, **context))  # noqa: S704 rendered by a template that escapes
 
 
-def site_header(section: str, username: str, is_admin: bool, return_path: str) -> Markup:
+def site_header(section: str, username: str, is_admin: bool, return_path: str, avatar: str = "") -> Markup:
     """The header of a page: brand, navigation, and the account or, without a user, the links to sign in."""
-    return _cached_header[section, username, is_admin, return_path]
+    return _cached_header[section, username, is_admin, return_path, avatar]
 
 
 def tabs(label: str, views: tuple[tuple[str, str], ...], current: str) -> Markup:
@@ -119,8 +123,9 @@ def tabs(label: str, views: tuple[tuple[str, str], ...], current: str) -> Markup
 
 
 @cached_fragment(_MAX_HEADER_BYTES)
-def _cached_header(section: str, username: str, is_admin: bool, return_path: str) -> Markup:
-    return fragment("site-header.html", section=section, username=username, is_admin=is_admin, return_path=return_path)
+def _cached_header(section: str, username: str, is_admin: bool, return_path: str, picture: str) -> Markup:
+    account = {"username": username, "picture": picture, "is_admin": is_admin}
+    return fragment("site-header.html", section=section, return_path=return_path, **account)
 
 
 @cached_fragment(_MAX_HEADER_BYTES)

@@ -11,14 +11,16 @@ from typing import Any
 from plaza.core.comment_tree import TOP_LEVEL
 from plaza.core.errors import Forbidden, Invalid, NotFound
 from plaza.core.http.access import ADMIN, PUBLIC, USER
+from plaza.core.http.multipart import OVERHEAD_BYTES
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page
+from plaza.media.uploads import Uploads
 from plaza.social.comments import Comments
 from plaza.social.engagements import Engagements
-from plaza.social.model import CommentId, NewPost, PostEdit, PostId
+from plaza.social.model import MAX_PICTURES, CommentId, NewPost, PostEdit, PostId
 from plaza.social.posts import Posts
-from plaza.web import forms, post_html
+from plaza.web import attachments, forms, post_html
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.text_html import MAX_TEXT_BYTES, fitting_count, next_page_link, truncate_text
@@ -27,12 +29,22 @@ from plaza.web.visitors import Visitor
 page = PageRoutes()
 
 
-@page.post("/posts", access=USER)
-async def create(request: Request, body: bytes, site: PageResponses, posts: Posts) -> Response[str]:
-    """Create a post."""
+@page.post(
+    "/posts",
+    access=USER,
+    takes_files=True,
+    body_limit=lambda settings: MAX_PICTURES * settings.media_max_bytes + OVERHEAD_BYTES,
+)
+async def create(request: Request, body: bytes, site: PageResponses, posts: Posts, uploads: Uploads) -> Response[str]:
+    """Create a post, with the pictures that the form has or names."""
     visitor = await site.visitors.from_request(request)
-    new = forms.read_form(body, NewPost)
-    created = await posts.create(visitor.require_user(), new, site.idempotency_key(request, body))
+    actor, fields = visitor.require_user(), forms.parse_form(body)
+    content = attachments.text_fields(fields)
+    forms.convert_fields(content, NewPost)  # before the pictures are uploaded, which takes time
+    key = site.idempotency_key(request, body)
+    pictures = await attachments.attach(request, actor, fields, uploads, key)
+    new = forms.convert_fields({**content, "media": pictures}, NewPost)
+    created = await posts.create(actor, new, key)
     card = post_html.post_card(created, site.clock.now_ms())
     path = f"/app/posts/{created.id}"
     response = site.form_response(request, visitor, body, path, "post-created.html", message="Posted.", card=card)

@@ -62,7 +62,8 @@ async def profile(
             return Response(status=308, headers=[*visitor.cookie, ("location", user_path(current))])
         if visitor.actor is None or not (await relations.flags(visitor.actor, username)).blocks:
             raise
-        return site.page(request, visitor, "blocked-user.html", username=username)
+        picture = (await site.visitors.avatars.addresses([username]))[username]
+        return site.page(request, visitor, "blocked-user.html", username=username, picture=picture)
     feed = await feeds.user_posts(visitor.actor, username, Page(cursor=cursor), users=False)
     cards = post_html.post_cards(feed.items, site.clock.now_ms())
     more = next_page_link(user_path(username), feed.pagination)

@@ -32,13 +32,15 @@ async def sign_in_page(
 ) -> Response[str]:
     """Return the sign-in page, with the demo's accounts if the demo is on. It carries a draft in hidden fields."""
     visitor = await site.visitors.for_sign_in(request)
+    accounts = await site.demo.accounts(visited_host(request))
     values: dict[str, Any] = {
         "username": "",
         "problem": "",
         "needs_code": False,
         "methods": site.sign_in_methods,
         "hidden_fields": draft.hidden_fields() if draft else (),
-        "accounts": await site.demo.accounts(visited_host(request)),
+        "accounts": accounts,
+        "pictures": await site.visitors.avatars.addresses(account.username for account in accounts),
         **context,
     }
     return site.page(

@@ -16,6 +16,7 @@ from plaza.sessions.cookies import session_cookies, set_cookie, token_from
 from plaza.sessions.model import Visit, new_token
 from plaza.sessions.service import Sessions
 from plaza.sessions.session_cache import SessionCache
+from plaza.social.avatars import Avatars
 from plaza.social.credentials import Credentials
 
 
@@ -26,6 +27,7 @@ class Visitor:
     session: str | None = None
     actor: Actor | None = None
     cookie: tuple[tuple[str, str], ...] = ()  # the header to send with the response if the session is new
+    avatar: str = ""  # the address of the user's avatar
 
     @property
     def name(self) -> str:
@@ -54,9 +56,15 @@ class Visitors:
     """Identifies visitors by the session cookie."""
 
     def __init__(
-        self, sessions: Sessions, session_cache: SessionCache, credentials: Credentials, admin_mfa: AdminMfa
+        self,
+        sessions: Sessions,
+        session_cache: SessionCache,
+        credentials: Credentials,
+        admin_mfa: AdminMfa,
+        avatars: Avatars,
     ) -> None:
         self.sessions = sessions
+        self.avatars = avatars
         self._admin_mfa = admin_mfa
         self._session_cache = session_cache
         self._credentials = credentials
@@ -93,4 +101,7 @@ class Visitors:
         if actor is not None:
             actor = replace(actor, since_ms=visit.since_ms, session=visit.id, signed_in_ms=visit.since_ms)
             actor = await self._admin_mfa.restrict(actor)
-        return Visitor(visit.token, actor, tuple(cookies))
+        return Visitor(visit.token, actor, tuple(cookies), "" if actor is None else await self._avatar(actor.name))
+
+    async def _avatar(self, name: str) -> str:
+        return (await self.avatars.addresses([name]))[name]

@@ -180,9 +180,8 @@ class App:
         if bound.is_form:
             # Read first: a refused form is shown again with what the user wrote. `_run_form` checks its access, after
             # the form itself. Only files are not taken from everyone.
-            if sends_files(request, bound):
-                await self.authorizer.authorize(request, bound)
-            await self._read_body(request, bound, receive)
+            takes_files = not sends_files(request, bound) or await self.authorizer.accepts(request, bound)
+            await self._read_body(request, bound, receive, takes_files=takes_files)
         elif bound.identifies:
             await self.authorizer.authorize(request, bound)
         if self.limiter is None or bound.limit is None:
@@ -237,9 +236,11 @@ class App:
 
         return await pages.run_form(request, run)
 
-    async def _read_body(self, request: Request, bound: BoundRoute, receive: Receive) -> None:
+    async def _read_body(
+        self, request: Request, bound: BoundRoute, receive: Receive, *, takes_files: bool = True
+    ) -> None:
         self._refuse_cross_site(request, bound)
-        await read_request_body(request, bound, receive, self.data_dir)
+        await read_request_body(request, bound, receive, self.data_dir if takes_files else None)
 
     async def _run_once(
         self, idempotency: Idempotency, key: str, request: Request, bound: BoundRoute

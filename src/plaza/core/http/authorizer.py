@@ -61,6 +61,13 @@ class Authorizer:
                     request.limits = await self._limiter.take(bound.limit, name, request.address)
             raise
 
+    async def accepts(self, request: Request, bound: BoundRoute) -> bool:
+        """Identify the caller, and return whether the route accepts them. A refusal counts as a request."""
+        with suppress(Unauthenticated, Forbidden):
+            await self.authorize(request, bound)
+            return True
+        return False
+
     async def limited_name(self, request: Request, bound: BoundRoute) -> str | None:
         """The user whose rate limit a request counts against. Open routes ignore wrong credentials."""
         if request.actor is None and (bound.is_form or not bound.route.by_cookie):

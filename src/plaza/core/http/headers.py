@@ -24,7 +24,8 @@ PAGE_POLICY = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 # For pages that show avatars and pictures of users, which may be on other hosts.
-USER_CONTENT_POLICY = PAGE_POLICY.replace("img-src 'self' data:", "img-src 'self' data: https:")
+# `blob:` is for previews of files that the user has just chosen.
+USER_CONTENT_POLICY = PAGE_POLICY.replace("img-src 'self' data:", "img-src 'self' data: blob: https:")
 
 # Browsers cache a preflight this long, so a changed setting takes effect within ten minutes.
 _PREFLIGHT_SECONDS = 600

@@ -91,8 +91,11 @@ def is_multipart(headers: Mapping[str, str]) -> bool:
     return headers.get("content-type", "").partition(";")[0].strip().lower() == MEDIA_TYPE
 
 
-async def read_form(headers: Mapping[str, str], receive: Receive, limit: int, directory: Path) -> FormData:
-    """Read a form of at most `limit` bytes. Its files are temporary files in `directory`; the caller closes it."""
+async def read_form(headers: Mapping[str, str], receive: Receive, limit: int, directory: Path | None) -> FormData:
+    """Read a form of at most `limit` bytes. Its files are temporary files in `directory`; the caller closes it.
+
+    Without a directory its files are skipped.
+    """
     _, options = parse_options_header(headers.get("content-type", ""))
     if not is_multipart(headers) or not options.get(b"boundary"):
         raise UnsupportedMediaType(f"Send a form as {MEDIA_TYPE}, with a boundary.")
@@ -115,7 +118,7 @@ async def read_form(headers: Mapping[str, str], receive: Receive, limit: int, di
 class _FormReader:
     """Collects the parts of a form. The parser calls it; what it has collected of a file is written between calls."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path | None) -> None:
         self.form = FormData()
         self._directory = directory
         self._hash = hashlib.sha256()
@@ -123,7 +126,8 @@ class _FormReader:
         self._header_value = b""
         self._disposition = b""
         self._parts = self._part_bytes = 0
-        self._field: str | None = None  # the name of the field that is being read; None for a file
+        self._field: str | None = None  # the name of the text field that is being read
+        self._file: UploadedFile | None = None  # the file that is being read
         self._text = bytearray()
         self._text_bytes = 0
         self._block = bytearray()  # of the file that is being read
@@ -184,42 +188,42 @@ class _FormReader:
             raise BadRequest("A part of the form has no name.")
         filename = options.get(b"filename")
         self._hash.update(msgspec.json.encode([name, filename]))
-        self._field = None
+        self._field = self._file = None
         if filename is None:
             if name in self.form.fields:
                 raise Invalid(f"The field {name[:100]} was sent twice.", field=name[:100])
             self._field = name
-            return
-        content = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 closed with the form
-        self.form.files.append(UploadedFile(name, _decode(filename), content))
+        elif self._directory is not None:
+            content = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 closed with the form
+            self._file = UploadedFile(name, _decode(filename), content)
+            self.form.files.append(self._file)
 
     def _add_data(self, data: bytes, start: int, end: int) -> None:
         part = data[start:end]
         self._part_bytes += len(part)
         self._hash.update(part)
-        if self._field is None:
+        if self._file is not None:
             self._block += part
-            self.form.files[-1].size += len(part)
-            return
-        self._text_bytes += len(part)
-        if self._text_bytes > MAX_FIELD_BYTES:
-            raise TooLarge(f"The text fields have more than {MAX_FIELD_BYTES} bytes.", limit=MAX_FIELD_BYTES)
-        self._text += part
+            self._file.size += len(part)
+        elif self._field is not None:
+            self._text_bytes += len(part)
+            if self._text_bytes > MAX_FIELD_BYTES:
+                raise TooLarge(f"The text fields have more than {MAX_FIELD_BYTES} bytes.", limit=MAX_FIELD_BYTES)
+            self._text += part
 
     def _end_part(self) -> None:
         self._hash.update(b"%d\n" % self._part_bytes)
-        if self._field is None:
-            self._take_block()
-            return
-        self.form.fields[self._field] = _decode(bytes(self._text))
-        self._text.clear()
+        if self._field is not None:
+            self.form.fields[self._field] = _decode(bytes(self._text))
+            self._text.clear()
+        self._take_block()
 
     def _end_form(self) -> None:
         self._is_complete = True
 
     def _take_block(self) -> None:
-        if self._block:
-            self._unwritten.append((self.form.files[-1], bytes(self._block)))
+        if self._block and self._file is not None:
+            self._unwritten.append((self._file, bytes(self._block)))
             self._block.clear()
 
 

@@ -18,8 +18,10 @@ def sends_files(request: Request, bound: BoundRoute) -> bool:
     return bound.takes_form or (bound.route.takes_files and is_multipart(request.headers))
 
 
-async def read_request_body(request: Request, bound: BoundRoute, receive: Receive, directory: Path) -> None:
-    """Set the body of a request, and its form if it has files. The files are temporary files in `directory`.
+async def read_request_body(request: Request, bound: BoundRoute, receive: Receive, directory: Path | None) -> None:
+    """Set the body of a request, and its form if it has files.
+
+    The files are temporary files in `directory`; without one they are skipped.
 
     The text fields of a page's form with files become the body, as if the form had been sent without files. For other
     forms it is a digest of the contents, by which `Idempotency-Key` recognises the same request.

@@ -52,7 +52,8 @@ for (const area of document.querySelectorAll("textarea")) {
 }
 
 async function send(form, button) {
-  const data = new URLSearchParams(new FormData(form, button));
+  // Files are uploaded when they are chosen, and the form names them.
+  const data = new URLSearchParams([...new FormData(form, button)].filter(([, value]) => typeof value === "string"));
   const action = button?.getAttribute("formaction") || form.getAttribute("action");
   const response = await fetch(action, { method: "POST", body: data, headers: { "x-fragment": "1", accept: "text/html" } });
   const next = response.headers.get("x-next");
@@ -125,6 +126,14 @@ searchInput?.addEventListener("focus", () => {
   import("./search-box.js").then((module) => module.start(searchInput));
 }, { once: true });
 
+// A click on a picture shows it large. With a modifier key, the browser opens it in a new tab as usual.
+document.addEventListener("click", async (event) => {
+  const link = event.target.closest("[data-lightbox]");
+  if (!link || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  event.preventDefault();
+  (await import("./lightbox.js")).open(link);
+});
+
 for (const element of document.querySelectorAll("[data-module]")) {
-  import(`./${element.dataset.module}.js`).then((module) => module.start(element, { applyFragment }));
+  import(`./${element.dataset.module}.js`).then((module) => module.start(element, { applyFragment, showMessage }));
 }
