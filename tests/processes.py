@@ -85,13 +85,15 @@ def _ignore_sighup() -> None:
 class ServerProcess:
     """A running `plaza serve` (or another command that runs until a signal)."""
 
-    def __init__(self, data_dir: Path, *arguments: str, nohup: bool = False, **settings: str) -> None:
+    def __init__(
+        self, data_dir: Path, *arguments: str, nohup: bool = False, python: Path | None = None, **settings: str
+    ) -> None:
         self.data_dir = data_dir
         self.output = data_dir.parent / f"{data_dir.name}-output"
         self.errors = data_dir.parent / f"{data_dir.name}-errors"
         with self.output.open("w") as out, self.errors.open("w") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "plaza", *(arguments or ("serve",))],
+                [python or sys.executable, "-m", "plaza", *(arguments or ("serve",))],
                 env=environment(data_dir, **settings),
                 stdout=out,
                 stderr=err,
@@ -148,7 +150,7 @@ class ServerProcess:
 @contextlib.contextmanager
 def serving(data_dir: Path, **settings: str) -> Iterator[ServerProcess]:
     """Run `plaza serve` during the block."""
-    server = ServerProcess(data_dir, nohup=False, **settings)
+    server = ServerProcess(data_dir, nohup=False, python=None, **settings)
     try:
         yield server.wait_for("Ctrl-C stops it.")
     finally:
