@@ -13,6 +13,8 @@ from plaza.core.errors import NotFound
 from plaza.social import keys as k
 from plaza.social.model import NewComment
 from plaza.social.relations import follow_keys
+from tests.event_reader import read_events
+from tests.event_replay import ReplayModel
 from tests.servers import Cluster, Server
 from tests.social import random_writer_process
 from tests.social.conftest import ADMIN, Social
@@ -72,6 +74,8 @@ async def test_counters_are_correct_after_processes_were_killed(
             # Entries of killed processes can be recovered after the time limit of their projections.
             await asyncio.sleep(random_writer_process.PROJECTION_MS / 1000 + 0.1)
             await eventually(lambda: recover_all(social))
+        model = ReplayModel.of(await read_events(redis_client, "social"))
+        await model.assert_is_source_data(redis_client, [user.name for user in random_writer_process.USERS])
         keyspace = await assert_consistent()
     assert keyspace["post"], "the processes wrote posts"
     assert keyspace["user_liked"]
