@@ -28,19 +28,26 @@ def vote_buttons(article: Article, open_since: float) -> Markup:
     return fragment("votes.html", article=article, open=article.time >= open_since)
 
 
+def comment_rows(comments: Iterable[ArticleComment], article: Article, visitor: Visitor, now_ms: int) -> bytes:
+    """The comments on an article."""
+    return b"".join([_comment_row(comment, article, visitor, now_ms) for comment in comments])
+
+
 def comment_row(comment: ArticleComment, article: Article, visitor: Visitor, now_ms: int) -> Markup:
     """One comment on an article."""
-    return Markup(  # noqa: S704
-        comment_html.row(
-            comment,
-            visitor,
-            now_ms,
-            edited=False,
-            can_delete=visitor.is_admin or visitor.name in (comment.username, article.author.removeprefix("user:")),
-            can_edit=False,
-            thread_path=thread_path(article.id, comment.id),
-            path=f"/app/articles/{article.id}/comments/{comment.id}",
-        ).decode()
+    return Markup(_comment_row(comment, article, visitor, now_ms).decode())  # noqa: S704
+
+
+def _comment_row(comment: ArticleComment, article: Article, visitor: Visitor, now_ms: int) -> bytes:
+    return comment_html.row(
+        comment,
+        visitor,
+        now_ms,
+        edited=False,
+        can_delete=visitor.is_admin or visitor.name in (comment.username, article.author.removeprefix("user:")),
+        can_edit=False,
+        thread_path=thread_path(article.id, comment.id),
+        path=f"/app/articles/{article.id}/comments/{comment.id}",
     )
 
 

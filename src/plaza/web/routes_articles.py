@@ -6,8 +6,6 @@ from contextlib import suppress
 from typing import Any, Final, get_args
 from urllib.parse import quote
 
-from markupsafe import Markup
-
 from plaza.articles.comments import ArticleComments
 from plaza.articles.lists import ArticleLists
 from plaza.articles.model import (
@@ -161,7 +159,7 @@ async def article(
         "is_first_page": cursor is None,
         "parent": parent,
         "parent_row": article_html.comment_row(parent, found, visitor, now) if parent else "",
-        "rows": Markup("").join(article_html.comment_row(comment, found, visitor, now) for comment in shown.items),
+        "rows": article_html.comment_rows(shown.items, found, visitor, now),
         "more": next_page_link(
             article_html.thread_path(id, thread), shown.pagination, f"More {'replies' if thread else 'comments'}"
         ),

@@ -1,0 +1,46 @@
+"""Comments in pages without scripts: reply, thread, stub, edit, on posts and articles."""
+
+from __future__ import annotations
+
+import re
+
+from tests.pages.conftest import PageClient
+
+
+async def test_a_discussion_below_an_article(ana: PageClient, guest: PageClient) -> None:
+    article = {"title": "Streams", "link": "https://example.org/streams"}
+    await ana.submit("/app/articles", page="/app/articles/new", **article)
+    page = "/app/articles/1"
+    await ana.submit(f"{page}/comments", page=page, content="Worth <reading>")
+    shown = (await guest.get(page)).text
+    assert "Worth &lt;reading&gt;" in shown
+    assert "1 comment</h2>" in shown
+    (comment,) = re.findall(r'id="comment-(1-[0-9a-f]{32})"', shown)
+    thread = f"{page}?thread={comment}"
+    sent = await ana.submit(f"{page}/comments", page=thread, content="Indeed", reply_to=comment, next="")
+    assert sent.headers["location"].startswith(thread)
+    assert "Indeed" in (await guest.get(thread)).text
+    assert "Indeed" not in (await guest.get(page)).text
+    await ana.submit(f"{page}/comments/{comment}/delete", page=page)
+    shown = (await guest.get(page)).text
+    assert "Worth" not in shown
+    assert "Deleted comment" in shown
+    assert "1 reply" in shown
+
+
+async def test_a_reply_to_a_comment_on_a_post_and_an_edit(ana: PageClient, guest: PageClient) -> None:
+    page = (await ana.submit("/app/posts", content="Tea", next="")).headers["location"]
+    await ana.submit(f"{page}/comments", page=page, content="First")
+    (comment,) = re.findall(r'id="comment-([0-9a-f-]{36})"', (await guest.get(page)).text)
+    thread = f"{page}?thread={comment}"
+    await ana.submit(f"{page}/comments", page=thread, content="Second", reply_to=comment)
+    assert "Second" in (await guest.get(thread)).text
+    assert "Second" not in (await guest.get(page)).text
+    edit = f"{page}/comments/{comment}/edit"
+    assert "First" in (await ana.get(edit)).text
+    refused = await ana.submit(edit, page=edit, content=" ")
+    assert refused.status_code == 422
+    await ana.submit(edit, page=edit, content="Changed")
+    shown = (await guest.get(page)).text
+    assert "Changed" in shown
+    assert "edited" in shown
