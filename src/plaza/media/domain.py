@@ -7,6 +7,7 @@ from plaza.media import jobs, routes
 from plaza.media.cleanup import PictureCleanup
 from plaza.media.contents import Contents
 from plaza.media.delivery import PictureDelivery
+from plaza.media.events import EVENTS
 from plaza.media.invariants import FileInspector
 from plaza.media.library import LIBRARY
 from plaza.media.object_store import MediaStore
@@ -45,4 +46,4 @@ def _build_last(
     )
 
 
-DOMAIN = Domain(LIBRARY, [routes.route], build)
+DOMAIN = Domain(LIBRARY, [routes.route], build, events=EVENTS)

@@ -17,8 +17,10 @@ from plaza.core.pictures import StoredPicture
 from plaza.core.rate_limits import Limiter, Policy, Quota, RateLimited
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
+from plaza.core.sql_events import add_events
 from plaza.core.username_locks import lock_username
 from plaza.media.contents import Contents, WrittenContent
+from plaza.media.events import STREAM, MediaUploaded
 from plaza.media.model import DailyUploadsUsed, QuotaUsed
 from plaza.media.processor import ImageProcessor, ProcessedImage
 from plaza.media.tables import CONTENTS, PICTURES
@@ -108,7 +110,10 @@ class Uploads:
                     self._require_space(int(used))
                 inserted = written.path is not None and await self._contents.insert(tx, written)
                 values = {**row, "digest": written.digest}
-                await tx.execute(self._sql.insert(PICTURES).values(values).on_conflict_do_nothing())
+                statement = self._sql.insert(PICTURES).values(values).on_conflict_do_nothing()
+                is_new = (await tx.execute(statement.returning(PICTURES.c.id))).one_or_none() is not None
+                if is_new and owner is not None:
+                    await add_events(tx, STREAM, [MediaUploaded(row["id"], owner.name)], row["created_ms"])
         except (IntegrityError, QuotaUsed, Unauthenticated):
             # After other errors the row may exist, if only the answer to the commit was lost.
             await self._contents.discard(written)
