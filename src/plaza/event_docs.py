@@ -71,6 +71,11 @@ for (;;) {
 ```
 
 The examples also handle what a dead consumer left behind (`XAUTOCLAIM`).
+
+## What events cost
+
+CPU of the service and Valkey together, without HTTP, with events against without (`python -m bench events`): a like
+1.08 times, a vote 1.11, a follow 1.14, a heartbeat 1.08. One consumer process handles about 30,000 events a second.
 """
 
 
