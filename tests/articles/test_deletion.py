@@ -145,7 +145,7 @@ async def test_an_existing_article_in_the_deletion_queue_keeps_its_votes(
 ) -> None:
     article = await post()
     await redis_client.sadd(ARTICLES_BEING_DELETED(), str(article.id), "92617")
-    (timer,) = timers(articles)
+    timer = timers(articles)[0]
     fence = Lease(articles.functions, timer.name, 1)
     await redis_client.set(FENCE(timer.name), 1)
     assert await timer.run(fence) == "2 deleted articles had votes left"

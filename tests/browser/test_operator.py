@@ -121,7 +121,7 @@ def test_the_live_page_reconnects_after_an_error_and_shows_an_empty_audience(
 
 def test_an_operator_finds_a_key_by_its_description(robin: Page) -> None:
     robin.goto("/app/operator/keys")
-    robin.get_by_role("searchbox", name="Search").fill("users who follow this user")
+    robin.get_by_role("main").get_by_role("searchbox", name="Search").fill("users who follow this user")
     robin.keyboard.press("Enter")
     robin.get_by_role("link", name="user:<username>:followers", exact=True).click()
     expect(robin.get_by_text("the other side of")).to_be_visible()

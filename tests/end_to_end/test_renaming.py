@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.end_to_end.user_traces import ACCOUNT, API_KEY, active_user, traces
+from tests.end_to_end.user_traces import ACCOUNT, API_KEY, active_user, remaining_traces, traces
 from tests.processes import plaza
 from tests.timeouts import TIME_LIMIT_SECONDS
 
@@ -21,7 +21,7 @@ def test_a_rename_reaches_all_five_domains_and_the_tables(tmp_path: Path) -> Non
         done = plaza(data, "users", "rename", "activeuser", "newname", PLAZA_API_KEY=API_KEY)
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("activeuser is now newname.")
-        assert traces(data, "activeuser") == []
+        assert remaining_traces(data, "activeuser") == []
         assert client.get("/whoami").status_code == 401
         new_account = {**ACCOUNT, "username": "newname"}
         signed_in = httpx.post(f"{server.url}/auth/login", json=new_account, timeout=TIME_LIMIT_SECONDS)

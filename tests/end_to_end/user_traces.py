@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import httpx
@@ -18,8 +19,18 @@ API_KEY = "k" * 32
 OPERATOR = {"x-api-key": API_KEY}
 ACCOUNT = {"username": "activeuser", "password": "correct horse"}
 
-# Keys that keep the old name: its revocation, events until they are trimmed, and keys that expire within hours.
-ALLOWED_PREFIXES = ("tokens:cutoffs", "events:", "limit:", "idempotency:", "challenges:turn:", "snapshot:")
+# Keys that keep the old name: its revocation, mentions of it, events until they are trimmed, and keys that expire within
+# hours. FTS5 removes the words of deleted documents from its own tables when it merges them.
+ALLOWED_PREFIXES = (
+    "tokens:cutoffs",
+    "users:renamed",
+    "events:",
+    "limit:",
+    "idempotency:",
+    "challenges:turn:",
+    "snapshot:",
+    "search_words",
+)
 
 
 def traces(data_dir: Path, name: str) -> list[str]:
@@ -41,6 +52,14 @@ def traces(data_dir: Path, name: str) -> list[str]:
         rows = [(table, row) for table in names for row in tables.execute(f'SELECT * FROM "{table}"')]
     found += [f"{table} {row}" for table, row in rows if name in str(row)]
     return [trace for trace in found if not trace.startswith(ALLOWED_PREFIXES)]
+
+
+def remaining_traces(data_dir: Path, name: str) -> list[str]:
+    """What is left of a username when the worker has handled the events. Empty as soon as nothing is left."""
+    deadline = monotonic() + TIME_LIMIT_SECONDS
+    while (found := traces(data_dir, name)) and monotonic() < deadline:
+        sleep(0.1)
+    return found
 
 
 def write_in_every_domain(client: httpx.Client) -> None:

@@ -61,6 +61,7 @@ async def create_user_with_all_data(social: Social) -> Actor:
     await social.relations.block(zoe, "o4")  # after muting
     other_post = await social.post(Actor("o5", "model"), "#tea")
     await social.engagements.bookmark(zoe, other_post.id)
+    await social.users.set_role(ADMIN, "zoe", "admin")
     await social.posts.ban(Actor("zoe", "admin"), other_post.id, on=True)
     await social.users.suspend(Actor("zoe", "admin"), "o5", on=True)
     await social.users.set_role(ADMIN, "zoe", "model")

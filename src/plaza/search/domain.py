@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plaza.core.domain import Core, Domain, Parts, Provided
+from plaza.core.domain import Core, Domain, Parts
 from plaza.core.events import Events
 from plaza.core.functions import Library
 from plaza.core.keyspace import Catalogue
@@ -12,6 +12,7 @@ from plaza.search.index import SearchIndex
 from plaza.search.indexer import Indexer
 from plaza.search.invariants import SearchInspector
 from plaza.search.jobs import consumers
+from plaza.search.personal_data import SearchPersonalData
 from plaza.search.rebuild import IndexRebuild
 from plaza.search.routes import route
 from plaza.search.service import Search
@@ -21,21 +22,17 @@ LIBRARY = Library("search", Catalogue("search", {}, {}), "")
 
 
 def build(core: Core) -> Parts:
-    """Build nothing yet: the search needs the sources of all domains."""
-    return Parts([], build_last=lambda provided: _build_last(core, provided))
-
-
-def _build_last(core: Core, provided: Provided) -> Parts:
-    index = SearchIndex(core.sql)
-    sources = {source.kind: source for source in provided.search_sources}
+    """Build the search on the sources of the domains that are built before it."""
+    index, events = SearchIndex(core.sql), Events(core.functions)
+    sources = {source.kind: source for source in core.provided.search_sources}
     indexer = Indexer(index, sources)
     tags = next((source for source in sources.values() if isinstance(source, TagSource)), None)
-    search = Search(index, sources, tags, Snapshots(core.valkey, core.clock), core.clock)
     rebuild = IndexRebuild(core.sql, indexer)
     return Parts(
-        [search, rebuild],
+        [Search(index, sources, tags, Snapshots(core.valkey, core.clock), core.clock), rebuild],
         consumers=consumers(indexer, rebuild),
-        inspectors=[SearchInspector(indexer, Events(core.functions))],
+        personal_data=SearchPersonalData(indexer),
+        inspectors=[SearchInspector(indexer, events)],
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
 
 from plaza.core.events import Events
 from plaza.core.invariants import Violation
+from plaza.core.search_source import SearchDocument
 from plaza.search.indexer import Indexer
 from plaza.search.jobs import GROUP, STREAMS
 from plaza.search.tables import SEARCH_DOCUMENT
@@ -15,13 +17,16 @@ from plaza.search.tables import SEARCH_DOCUMENT
 # Documents of each kind that are checked; all of them if there are fewer.
 SAMPLE: Final = 2_000
 BATCH: Final = 500
+READS: Final = 3
+PAUSE_SECONDS: Final = 0.1
+MAX_WAIT_SECONDS: Final = 5.0
 
 
 class SearchInspector:
     """Compares the index with its sources.
 
-    While events wait for the index, it is behind, and nothing is wrong. What differs is compared twice, because an
-    event may be on its way.
+    While events wait for the index, it is behind, and nothing is wrong. So what differs is compared again when all
+    events have been handled.
     """
 
     def __init__(self, indexer: Indexer, events: Events) -> None:
@@ -30,9 +35,8 @@ class SearchInspector:
 
     async def inspect(self) -> AsyncIterator[Violation]:
         """Yield documents that are missing, outdated, or of something that no longer exists."""
-        for stream in STREAMS:
-            if not await self._events.has_caught_up(stream, GROUP):
-                return
+        if not await self._has_caught_up():
+            return
         for kind, source in self._indexer.sources.items():
             share = SAMPLE / max(await self._indexer.index.count(kind), SAMPLE)
             async for keys in source.all_keys(""):
@@ -49,13 +53,30 @@ class SearchInspector:
         await self._indexer.refresh(fault.key, [fault.member])
 
     async def _outdated(self, kind: str, keys: Sequence[str]) -> list[str]:
-        """Return the keys whose documents differ from their source at two readings in a row."""
-        for _ in range(2):
+        """Return the keys whose documents differ from their source, though the source is unchanged and no event waits."""
+        suspects: dict[str, SearchDocument | None] = {}
+        for attempt in range(READS):
             if not keys:
                 return []
-            documents = await self._indexer.sources[kind].documents(keys)
-            keys = await self._indexer.index.differing(kind, {key: documents.get(key) for key in keys})
+            if attempt and not await self._wait_until_caught_up():
+                return []
+            found = await self._indexer.sources[kind].documents(keys)
+            documents = {key: found.get(key) for key in keys}
+            differing = await self._indexer.index.differing(kind, documents)
+            keys = [key for key in differing if not attempt or documents[key] == suspects[key]]
+            suspects = {key: documents[key] for key in keys}
         return list(keys)
+
+    async def _wait_until_caught_up(self) -> bool:
+        """Wait until the index has handled all events; False if that takes too long."""
+        for _ in range(round(MAX_WAIT_SECONDS / PAUSE_SECONDS)):
+            await asyncio.sleep(PAUSE_SECONDS)
+            if await self._has_caught_up():
+                return True
+        return False
+
+    async def _has_caught_up(self) -> bool:
+        return all([await self._events.has_caught_up(stream, GROUP) for stream in STREAMS])
 
 
 def _sample(keys: Iterable[str], share: float) -> list[str]:
