@@ -268,7 +268,7 @@ def test_every_policy_is_stricter_for_a_user_than_for_an_address_and_mail_and_au
         for quota in (policy.user, policy.address or policy.user):
             # The function's whole microseconds let exactly the quota through only while an interval outweighs them.
             assert quota.seconds * 1_000_000 // quota.count > quota.count
-    assert sorted(rates, key=lambda kind: rates[kind])[:4] == ["mail", "export", "guess", "device"]
+    assert sorted(rates, key=lambda kind: rates[kind])[:4] == ["mail", "export", "guess", "report"]
 
 
 def described(quota: Quota | None) -> str:

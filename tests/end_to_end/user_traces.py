@@ -19,8 +19,8 @@ API_KEY = "k" * 32
 OPERATOR = {"x-api-key": API_KEY}
 ACCOUNT = {"username": "activeuser", "password": "correct horse"}
 
-# Keys that keep the old name: its revocation, mentions of it, events until they are trimmed, and keys that expire within
-# hours. FTS5 removes the words of deleted documents from its own tables when it merges them.
+# Keys that keep the old name: its revocation, mentions of it, events until they are trimmed, and keys that expire
+# within hours. FTS5 removes the words of deleted documents from its own tables when it merges them.
 ALLOWED_PREFIXES = (
     "tokens:cutoffs",
     "users:renamed",

@@ -23,7 +23,16 @@ from tests.social.killed_process import fail_from_step
 from tests.social.user_histories import create_active_user, create_other_users
 
 # Keys that a renaming itself writes, keys that end with a session, and queues of work that may already be done.
-IGNORED_KEYS = ("token_cutoffs", "lease", "fence", "tmp_home", "tmp_home_state", "users_restyle", "feeds_drop")
+IGNORED_KEYS = (
+    "token_cutoffs",
+    "lease",
+    "fence",
+    "tmp_home",
+    "tmp_home_state",
+    "users_restyle",
+    "feeds_drop",
+    "users_renamed",
+)
 
 
 def renaming(social: Social) -> AccountRenaming:

@@ -14,7 +14,7 @@ from plaza.core.search_source import SearchDocument, SearchHit, keys_in_sorted_s
 
 
 class ArticleSearch:
-    """Articles, by title, the host of the link and group."""
+    """Articles, by title and the host of the link. Groups have no events, so the index could not follow them."""
 
     kind: Final = "articles"
 
@@ -50,11 +50,19 @@ class ArticleSearch:
 
 def _document(article: Article) -> SearchDocument:
     return SearchDocument(
-        texts=[article.title, urlsplit(article.link).hostname or "", *article.groups],
+        texts=[article.title, _host(article.link)],
         author=article.author.removeprefix("user:"),
         created_ms=round(article.time * 1000),
         weight=article.score,
     )
+
+
+def _host(link: str) -> str:
+    """Return the host of a link; empty if another service wrote something else."""
+    try:
+        return urlsplit(link).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _hit(article: Article) -> SearchHit:

@@ -138,6 +138,12 @@ class SearchIndex:
         rows = {key: _row(kind, key, document) for key, document in documents.items() if document is not None}
         return _changes(rows, await self.stored(kind, list(documents)), documents)
 
+    async def misleading(self, kind: str, documents: Mapping[str, SearchDocument | None]) -> list[str]:
+        """As `differing`, if they are found by other words, tags or authors. A weight may be a little behind."""
+        rows = {key: _row(kind, key, document) for key, document in documents.items() if document is not None}
+        stored = await self.stored(kind, list(documents))
+        return [key for key in documents if not _is_found_alike(rows.get(key), stored.get(key))]
+
     async def write(self, kind: str, documents: Mapping[str, SearchDocument | None]) -> list[str]:
         """Index documents; None removes one. Returns the keys of those that changed. One transaction if any did."""
         rows = {key: _row(kind, key, document) for key, document in documents.items() if document is not None}
@@ -213,6 +219,12 @@ def _is_stored(row: dict[str, Any] | None, stored: Row[Any] | None) -> bool:
         return row is None and stored is None
     found = stored._mapping
     return all(found[name] == value for name, value in row.items())
+
+
+def _is_found_alike(row: dict[str, Any] | None, stored: Row[Any] | None) -> bool:
+    if row is None or stored is None:
+        return row is None and stored is None
+    return bool(row["terms"] == stored.terms)
 
 
 def _tag_changes(

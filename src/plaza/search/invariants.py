@@ -53,7 +53,7 @@ class SearchInspector:
         await self._indexer.refresh(fault.key, [fault.member])
 
     async def _outdated(self, kind: str, keys: Sequence[str]) -> list[str]:
-        """Return the keys whose documents differ from their source, though the source is unchanged and no event waits."""
+        """Return the keys whose documents differ from an unchanged source while no event waits."""
         suspects: dict[str, SearchDocument | None] = {}
         for attempt in range(READS):
             if not keys:
@@ -62,7 +62,7 @@ class SearchInspector:
                 return []
             found = await self._indexer.sources[kind].documents(keys)
             documents = {key: found.get(key) for key in keys}
-            differing = await self._indexer.index.differing(kind, documents)
+            differing = await self._indexer.index.misleading(kind, documents)
             keys = [key for key in differing if not attempt or documents[key] == suspects[key]]
             suspects = {key: documents[key] for key in keys}
         return list(keys)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from plaza.core.auth import Actor
 from plaza.core.search_source import SearchDocument, SearchHit, keys_in_table
 from plaza.core.sql import Sql
-from plaza.shop.items import Items
+from plaza.shop.items import Items, row_loader
 from plaza.shop.model import Item
 from plaza.shop.tables import ITEMS
 
@@ -21,15 +21,12 @@ class ItemSearch:
     def __init__(self, sql: Sql, items: Items) -> None:
         self._sql = sql
         self._items = items
+        self._load_rows = row_loader(sql)
 
     async def documents(self, keys: Sequence[str]) -> dict[str, SearchDocument]:
-        """Return items. One round trip for the cached ones."""
-        found = await self._items.read_many(keys)
-        return {
-            key: SearchDocument(texts=[item.name, item.description])
-            for key, item in zip(keys, found, strict=True)
-            if item is not None
-        }
+        """Return items. One statement: an event can arrive before the row cache has the change."""
+        rows = await self._load_rows(keys)
+        return {key: SearchDocument(texts=[str(row["name"]), str(row["description"])]) for key, row in rows.items()}
 
     def all_keys(self, after: str) -> AsyncIterator[Sequence[str]]:
         """Return the ids of all items, oldest first."""
