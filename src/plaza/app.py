@@ -156,7 +156,9 @@ def _services(
     services[WrongTypeReporter] = WrongTypeReporter(core.valkey, catalogues(domains))
     services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains), services.get(SqlSecurityLog))
     services[Audits] = Audits(_auditor(core, domains, parts))
-    services[EventTrimming] = EventTrimming(core.functions, core.settings.events_days, core.settings.events_max)
+    services[EventTrimming] = EventTrimming(
+        core.functions, core.settings.events_days, core.settings.events_max, list(event_types(domains))
+    )
     services |= _event_services(core, domains)
     services[KeyBrowser] = KeyBrowser(core.valkey, catalogues(domains))
     return services

@@ -10,7 +10,7 @@ from msgspec import json
 
 from plaza.app import Plaza
 from plaza.core.auth import API, Actor
-from plaza.core.keys import LEASE
+from plaza.core.keys import EVENTS_BEHIND, LEASE
 from plaza.core.valkey_memory import parse_info
 from plaza.demo.keys import DEMO
 from plaza.keyspace.audit.keys import AUDIT_RUNNING
@@ -63,6 +63,13 @@ async def test_a_demoted_admin_loses_access_at_once(plaza: Plaza, admin: PageCli
     assert (await admin.get("/app/operator/health")).status_code == 200
     await plaza.get(Users).set_role(API, "ana", "user")
     assert (await admin.get("/app/operator/health")).status_code == 403
+
+
+async def test_health_shows_consumer_groups_that_lost_events(plaza: Plaza, admin: PageClient) -> None:
+    assert "lost events" not in (await admin.get("/app/operator/health")).text
+    await plaza.core.valkey.call("HSET", EVENTS_BEHIND("social"), "billing<b>", plaza.core.clock.now_ms())
+    page = await admin.get("/app/operator/health")
+    assert "<code>billing&lt;b&gt;</code> lost events of social" in page.text
 
 
 async def test_every_family_and_key_has_a_page_and_no_page_shows_a_secret(plaza: Plaza, admin: PageClient) -> None:

@@ -33,8 +33,9 @@ log = structlog.get_logger("plaza.events")
 class EventTrimming:
     """Removes old events. A domain has about `max_events` at most, and none much older than `days`."""
 
-    def __init__(self, functions: Functions, days: float, max_events: int) -> None:
+    def __init__(self, functions: Functions, days: float, max_events: int, names: Sequence[str] = ()) -> None:
         self._functions = functions
+        self._names = names  # the domains that `all_groups_behind` looks at
         self._max_age_ms = round(days * DAY_MS)
         self._max_events = max_events
 
@@ -64,6 +65,12 @@ class EventTrimming:
             for group, at in groups.items():
                 latest[group] = max(int(at), latest.get(group, 0))
         return latest
+
+    async def all_groups_behind(self) -> list[tuple[str, str, int]]:
+        """Return domain, group and time of every loss that is not repaired yet. One round trip for each domain."""
+        return [
+            (name, group, at) for name in self._names for group, at in sorted((await self.groups_behind(name)).items())
+        ]
 
     async def rebuild(self, consumer: Consumer) -> bool:
         """Rebuild what a group maintains if it lost events. Returns whether it did."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from plaza.core.errors import Conflict
+from plaza.core.event_trimming import EventTrimming
 from plaza.core.http.access import ADMIN
 from plaza.core.http.request import Request
 from plaza.core.http.responses import EVENTS, Response, ServerSentEvent
@@ -47,7 +48,12 @@ class HealthUpdate(Struct):
 
 @page.get("/operator/health", access=ADMIN)
 async def health(
-    request: Request, site: PageResponses, monitor: HealthMonitor, audits: Audits, keyspace: KeyBrowser
+    request: Request,
+    site: PageResponses,
+    monitor: HealthMonitor,
+    audits: Audits,
+    keyspace: KeyBrowser,
+    trimming: EventTrimming,
 ) -> Response[str]:
     """Show throughput, latency, Valkey, jobs, audits and the demo."""
     visitor = await site.visitors.from_request(request)
@@ -59,6 +65,7 @@ async def health(
         tabs=operator_tabs("Health"),
         figures=await monitor.figures(),
         jobs=await monitor.jobs(),
+        groups_behind=await trimming.all_groups_behind(),
         demo=await site.demo.is_on(),
         **await _audit_context(audits, keyspace),
     )
