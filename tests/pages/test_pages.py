@@ -326,7 +326,7 @@ async def test_assets_are_cached_permanently_under_their_version(guest: PageClie
         ("see https://a.example/x.", 'see <a href="https://a.example/x" rel="nofollow noopener ugc">a.example/x</a>.'),
         ("(https://www.a.example)", '(<a href="https://www.a.example" rel="nofollow noopener ugc">a.example</a>)'),
         ("#Été and a#b", '<a href="/app/tags/%C3%A9t%C3%A9">#Été</a> and a#b'),
-        ("hi @ana. ana@b.example", 'hi <a href="/app/people/ana">@ana</a>. ana@b.example'),
+        ("hi @ana. ana@b.example", 'hi <a class="mention" href="/app/people/ana">@ana</a>. ana@b.example'),
         ("javascript:alert(1)", "javascript:alert(1)"),
         ("https://", "https://"),
         ("@me <b>&", "@me &lt;b&gt;&amp;"),

@@ -162,7 +162,8 @@ async def test_refused_requests_change_nothing(
 OPEN = (
     "GET /posts/{id}", "GET /posts/{id}/comments", "GET /users/{username}", "GET /users/{username}/posts",
     "GET /users/{username}/followers", "GET /users/{username}/following", "GET /feed/explore",
-    "POST /auth/register", "POST /auth/login", "POST /auth/refresh", "POST /auth/logout",
+    "GET /users/{username}.atom", "GET /tags/{tag}.atom",
+    "POST /auth/register", "POST /auth/passkeys/login", "POST /auth/login", "POST /auth/refresh", "POST /auth/logout",
 )  # fmt: skip
 
 

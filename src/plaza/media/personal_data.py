@@ -40,7 +40,7 @@ class MediaPersonalData:
         self._contents = contents
 
     async def export(self, username: str) -> dict[str, Any]:
-        """Return the pictures of a user, with their addresses. The archive of an export also has the files."""
+        """Return the pictures of a user, with their addresses."""
         async with self._sql.read() as tx:
             rows = (await tx.execute(_OF_OWNER, {"owner": username})).all()
         pictures = [
