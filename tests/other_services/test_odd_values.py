@@ -36,6 +36,7 @@ SCORES = [float("inf"), float("-inf"), -1.0, 0.0, 0.5, 1.5e9 + 0.25, 1.7e12 + 0.
 SEEDS = (0, 3, 13, 28)
 
 # Streams without an end, and files.
+EVENT_STREAM = "text/event-stream"
 SKIPPED = re.compile(r"/stream|/events/stream|/docs/|/assets/|/static/")
 
 
@@ -114,7 +115,7 @@ def paths(running: RunningPlaza) -> list[tuple[Route, str]]:
     made = []
     for group in route_groups():
         for route in group.routes:
-            if route.method != "GET" or SKIPPED.search(route.template):
+            if route.method != "GET" or SKIPPED.search(route.template) or route.media_type == EVENT_STREAM:
                 continue
             names = re.findall(r"{(\w+)}", route.template)
             choices = {name: ids.get(name) or by_prefix(route.template, community) for name in names}
