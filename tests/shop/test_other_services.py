@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from plaza.sessions.keys import LOGIN_TOKENS, RECENT_TOKENS
+from plaza.sessions.model import new_token
 from plaza.shop.keys import ACCOUNT_CART, CART
 from plaza.shop.model import EmptyCart
 from tests.shop.conftest import CreateItem, Shop
@@ -69,6 +71,19 @@ async def test_a_line_that_is_put_after_another_services_change_stays(
         await shop.carts.put(token, item.id, n if n % 4 else 0)
         await shop.functions.outbox.drain()
         assert await shop.lines(token) == ({item.id: n} if n % 4 else {})
+
+
+@pytest.mark.parametrize("qty", [0, 3])
+async def test_the_first_request_of_a_token_may_change_the_line_of_another_service(
+    shop: Shop, create_item: CreateItem, redis_client: Any, qty: int
+) -> None:
+    item, token = await create_item(), new_token()
+    await redis_client.hset(LOGIN_TOKENS(), token, "ana")
+    await redis_client.zadd(RECENT_TOKENS(), {token: shop.clock.now_s()})
+    await redis_client.hset(CART(token), str(item.id), "4")
+    await shop.carts.put(token, item.id, qty)
+    await shop.functions.outbox.drain()
+    assert await shop.lines(token) == ({item.id: qty} if qty else {})
 
 
 async def test_a_cart_of_unreadable_lines_never_returns_the_previous_order(

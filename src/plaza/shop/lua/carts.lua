@@ -196,9 +196,13 @@ command('cart', function(keys, args)
   return append_lines(reply, keys[2])
 end)
 
-local function set_account_line(keys, username, item, qty)
+-- `token`: a session that may not be among the user's yet, because another service has just signed them in.
+local function set_account_line(keys, username, item, qty, token)
   local result = set_line(keys[2], item, qty)
-  if result == 'done' then copy_to_all_sessions(keys[3], username) end
+  if result == 'done' then
+    copy_to_all_sessions(keys[3], username)
+    if token and not redis.call('ZSCORE', keys[3], token) then project('cart_copy', username, token) end
+  end
   return result
 end
 
@@ -219,7 +223,7 @@ command('put_line', function(keys, args)
     return reply
   end
   local account = account_keys(user)
-  reply[5] = set_account_line(account, user, item, qty)
+  reply[5] = set_account_line(account, user, item, qty, args[1])
   return append_lines(reply, account[2])
 end)
 
