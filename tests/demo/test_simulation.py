@@ -72,7 +72,7 @@ async def test_one_of_many_workers_simulates(plaza_with_users: Plaza, redis_clie
 async def test_the_switch_stops_the_simulation_and_closes_the_accounts(
     plaza_with_users: Plaza, demo: Demo, redis_client: Any
 ) -> None:
-    assert "robin" in {account.username for account in await demo.accounts(HERE)}
+    assert "mira" in {account.username for account in await demo.accounts(HERE)}
     await demo.switch(False)
     assert await demo.turn() == CHECK_SECONDS
     assert not await redis_client.exists("job:demo.simulate")
