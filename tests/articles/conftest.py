@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import httpx
 import pytest
 
+from plaza.articles.atom import ArticleAtomFeeds
 from plaza.articles.comments import ArticleComments
 from plaza.articles.group_rankings import GroupRankings
 from plaza.articles.keys import ARTICLES_LAST
@@ -93,7 +95,12 @@ def post(articles: Articles, ana: Actor) -> Post:
 @pytest.fixture
 async def http(articles: Articles, lists: ArticleLists, valkey: Valkey) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the real application, whose clock the tests set."""
-    services = {Articles: articles, ArticleLists: lists, ArticleComments: ArticleComments(articles, None)}
+    services: dict[type, Any] = {
+        Articles: articles,
+        ArticleLists: lists,
+        ArticleComments: ArticleComments(articles, None),
+    }
+    services[ArticleAtomFeeds] = ArticleAtomFeeds(lists, "https://plaza.example")
     app = make_app([route], services, auth=AUTH, settings=SETTINGS, idempotency=Idempotency(valkey))
     async with client_of(app) as client:
         yield client

@@ -43,6 +43,7 @@ async def test_an_article_is_posted_voted_on_read_and_deleted(http: httpx.AsyncC
         "score": time + 432,
         "groups": ["news"],
         "vote": "up",
+        "commentsCount": 0,
     }
     voted = await http.put("/articles/1/vote", json={"direction": "down"}, headers=BEN)
     assert (voted.status_code, voted.json()) == (200, {"id": 1, "votes": 0, "score": time, "vote": "down"})

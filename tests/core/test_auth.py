@@ -355,6 +355,7 @@ def test_each_access_accepts_its_callers_and_no_others() -> None:
         "AUTHENTICATED": users | {"key"},
         "USER": users,
         "VIEWER": users,
+        "EVENTS": {"admin", "key"},
         "ADMIN": {"admin", "key"},
         "API_KEY": {"key"},
     }

@@ -56,7 +56,8 @@ STRICTER_THAN_THEIR_SCHEMA = {
     # a day in the future, an end before its start
     *("trackDay", "listStatistics", "listSessionStatistics", "countViewers"),
     # objects that are named in the body
-    *("setAvatar", "createPost"),
+    *("setAvatar", "createPost", "createReport"),
+    *("createComment", "listComments", "createArticleComment", "listArticleComments"),
     # what is a hashtag, an address on the web, a text that is visible
     *("listHashtagFeed", "listRankedHashtagFeed", "listTopPosts", "createArticle", "createWebhook", "updateWebhook"),
     *("createChallenge", "createChallengePost", "createItem", "updateItem"),

@@ -145,13 +145,13 @@ async def delete_article_comment(
     return await comments.delete(actor, id)
 
 
-@route.get("/articles.atom", access=PUBLIC, media_type=atom.MEDIA_TYPE)
+@route.get("/articles.atom", access=PUBLIC, media_type=atom.MEDIA_TYPE, in_openapi=False)
 async def get_articles_atom(request: Request, feeds: ArticleAtomFeeds, order: Order = "score") -> Response[bytes]:
     """Get the first articles in an order as an Atom feed. Supports `If-None-Match`."""
     return await feeds.all(request, order)
 
 
-@route.get("/groups/{name}.atom", access=PUBLIC, media_type=atom.MEDIA_TYPE)
+@route.get("/groups/{name}.atom", access=PUBLIC, media_type=atom.MEDIA_TYPE, in_openapi=False)
 async def get_group_atom(request: Request, name: AnyGroupName, feeds: ArticleAtomFeeds) -> Response[bytes]:
     """Get the newest articles of a group as an Atom feed. Supports `If-None-Match`."""
     return await feeds.group(request, name)

@@ -85,7 +85,7 @@ EVENTS_RELAYED = Key(
     score="when, Unix milliseconds",
     lifetime="a minute after the last event",
     ttl_seconds=60,
-    read=KeyAccess.NONE,
+    read=KeyAccess.ADMIN,
 )
 EVENTS_SHARD_RELAYED = Key(
     "events:<shard>:<stream>:relayed",
@@ -96,7 +96,7 @@ EVENTS_SHARD_RELAYED = Key(
     owner="shard",
     lifetime="a minute after the last event",
     ttl_seconds=60,
-    read=KeyAccess.NONE,
+    read=KeyAccess.ADMIN,
 )
 UNPUBLISHED = Key(
     "unpublished:<library>:<owner>",

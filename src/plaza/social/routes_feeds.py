@@ -19,7 +19,6 @@ from plaza.social.feeds import Feeds
 from plaza.social.home_feed import HomeFeed
 from plaza.social.model import (
     FeedPage,
-    NoProfile,
     TopModels,
     TopTags,
     Username,
@@ -114,13 +113,13 @@ async def list_top_models(actor: Actor, page: Page, feeds: Feeds) -> TopModels:
     return TopModels(found.items, found.pagination)
 
 
-@route.get("/users/{username}.atom", access=PUBLIC, media_type=atom.MEDIA_TYPE, raises=[NoProfile])
+@route.get("/users/{username}.atom", access=PUBLIC, media_type=atom.MEDIA_TYPE, in_openapi=False)
 async def get_user_atom(request: Request, username: Username, feeds: PostAtomFeeds) -> Response[bytes]:
     """Get a user's posts as an Atom feed, newest first. Supports `If-None-Match`."""
     return await feeds.user(request, username)
 
 
-@route.get("/tags/{tag}.atom", access=PUBLIC, media_type=atom.MEDIA_TYPE)
+@route.get("/tags/{tag}.atom", access=PUBLIC, media_type=atom.MEDIA_TYPE, in_openapi=False)
 async def get_tag_atom(request: Request, tag: TagName, feeds: PostAtomFeeds) -> Response[bytes]:
     """Get the posts with a hashtag as an Atom feed, newest first. Supports `If-None-Match`."""
     return await feeds.tag(request, tag)
