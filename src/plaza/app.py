@@ -45,6 +45,7 @@ from plaza.core.wrong_type import WrongTypeReporter
 from plaza.demo import keys as demo
 from plaza.demo.lifecycle import Demo
 from plaza.demo.loader import DemoLoader
+from plaza.demo.loaders.pictures import PicturesLoader
 from plaza.demo.offered_accounts import OfferedAccounts
 from plaza.demo.simulation import DemoSimulation
 from plaza.keyspace import audit
@@ -57,14 +58,18 @@ from plaza.keyspace.proxy.service import Proxy
 from plaza.live import domain as live
 from plaza.live.viewers import ViewerAuthenticator
 from plaza.media import domain as media
+from plaza.media.pictures import PictureClaims
+from plaza.media.uploads import Uploads
 from plaza.reports import domain as reports
 from plaza.search import domain as search
 from plaza.sessions.service import Sessions
 from plaza.shop import domain as shop
 from plaza.shop.items import Items
 from plaza.social import domain as social
+from plaza.social.avatars import Avatars
 from plaza.social.inbound_sync import InboundSync
 from plaza.social.password_changes import PasswordChanges
+from plaza.social.posts import Posts
 from plaza.valkey_discovery import open_connection
 from plaza.web import page_registry
 from plaza.web.page_responses import PageResponses
@@ -223,7 +228,9 @@ def _auditor(core: Core, domains: Sequence[Domain], parts: Sequence[Parts]) -> A
 
 def _demo(core: Core, services: Mapping[type, Any]) -> Demo:
     """Build the demo, which uses the services of all domains."""
-    loader = DemoLoader(core, services[InboundSync], services[Items])
+    uploads, items = services[Uploads], services[Items]
+    pictures = PicturesLoader(uploads, services[PictureClaims], services[Posts], services[Avatars], items)
+    loader = DemoLoader(core, services[InboundSync], items, pictures)
     passwords, sessions = services[PasswordChanges], services[Sessions]
     offered = OfferedAccounts(core.valkey, core.auth, passwords, sessions, core.settings.data_dir)
     return Demo(core, loader, DemoSimulation(core, services), offered)

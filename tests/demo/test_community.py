@@ -12,12 +12,15 @@ from plaza.app import Plaza
 from plaza.challenges.recommendation.recommender import Recommender
 from plaza.core.auth import Actor
 from plaza.core.paging import Page
+from plaza.core.pictures import decode_pictures, picture_in_address
 from plaza.demo.keys import DEMO, DEMO_RUNS
 from plaza.demo.lifecycle import CHECK_SECONDS, Demo
 from plaza.demo.loader import COMMUNITY_ARTICLES, COMMUNITY_POSTS
 from plaza.demo.loaders.live import EVENT
+from plaza.demo.loaders.pictures import PICTURES_OF_POSTS
 from plaza.demo.users import CommunityUsers
 from plaza.live.statistics import AudienceFigures
+from plaza.media.delivery import PictureDelivery
 from plaza.shop.items import Items
 from tests.demo.conftest import read_all_keys, without_changing_keys
 from tests.social.consistency import violations
@@ -38,7 +41,15 @@ async def test_a_requested_community_is_loaded_once_and_every_key_is_right(
     assert len(found["explore_feed"][()]) == COMMUNITY_POSTS
     assert len(found["articles_by_time"][()]) == COMMUNITY_ARTICLES
     assert all(int(post["created_at"]) < now for post in found["post"].values())
-    assert len((await plaza.get(Items).page(Page(limit=100))).items) > 20
+    items = (await plaza.get(Items).page(Page(limit=100))).items
+    assert len(items) > 20
+    assert all(item.media for item in items)
+    pictures = [decode_pictures(post.get("media")) for post in found["post"].values()]
+    assert sum(map(bool, pictures)) == len(PICTURES_OF_POSTS)
+    shown = [picture.id for some in pictures for picture in some]
+    shown += [str(picture_in_address(user["avatar"])) for user in found["user"].values()]
+    for picture in shown:
+        assert (await plaza.get(PictureDelivery).find(None, picture, "small", None)).is_public
     assert (await plaza.get(AudienceFigures).totals.get(EVENT)).attended > 100
 
     await redis_client.delete(DEMO_RUNS())  # as if the last run had died before it saved its progress

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from random import Random
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
 
 from plaza.challenges.model import CATEGORY_NAMES
 from plaza.core.tokens import is_username
+from plaza.demo import drawings
 from plaza.demo.generator import LARGE_COMMUNITY, SMALL_COMMUNITY, CommunityPlan
 from plaza.demo.phrases import TOPICS, fill_slots, read_texts, topic
 from plaza.demo.users import CommunityUsers, GeneratedUsers
@@ -102,3 +104,11 @@ def test_a_few_users_have_many_followers() -> None:
     counts = sorted(followers.values(), reverse=True)
     assert sum(counts[:100]) > 0.15 * sum(counts)  # 5 % of the users have far more than 5 % of the followers
     assert counts[0] > 8 * counts[len(counts) // 2]
+
+
+@pytest.mark.parametrize("topic", [*TOPICS, "unknown"])
+def test_the_same_seed_draws_the_same_picture_and_another_one_another(topic: str) -> None:
+    one, same, other = (drawings.scene(topic, Random(seed)) for seed in ("a", "a", "b"))
+    assert one == same != other
+    for drawing in (one, drawings.item("Enamel mug", Random("a")), drawings.portrait(Random("a"))):
+        assert ElementTree.fromstring(drawing).tag.endswith("svg")

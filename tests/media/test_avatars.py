@@ -57,6 +57,13 @@ async def test_the_address_of_another_users_picture_does_not_keep_it_visible(
     assert not await guest.sees(id)
 
 
+async def test_the_address_of_ones_own_picture_keeps_it_too(ana: PictureUser, guest: PictureUser) -> None:
+    """`avatar` is the documented field: clients set it by `PATCH` as before."""
+    id = (await ana.upload())["id"]
+    await ana.json("PATCH", "/users/me", avatar=f"/media/{id}/small")
+    assert await guest.sees(id)
+
+
 async def test_deleting_the_picture_removes_the_avatar(ana: PictureUser, guest: PictureUser) -> None:
     id = (await ana.upload())["id"]
     await ana.json("PUT", "/users/me/avatar", media=id)

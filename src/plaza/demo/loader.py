@@ -22,6 +22,7 @@ from plaza.demo.keys import DEMO_RUNS, DEMO_SEEDS
 from plaza.demo.loaders.articles import ArticlesLoader
 from plaza.demo.loaders.challenges import ChallengesLoader
 from plaza.demo.loaders.live import LiveLoader
+from plaza.demo.loaders.pictures import PicturesLoader
 from plaza.demo.loaders.shop import ShopLoader
 from plaza.demo.loaders.social import FOLLOWERS_PER_BATCH, SocialLoader
 from plaza.demo.phrases import read_texts
@@ -76,8 +77,9 @@ Progress = Callable[[LoadStage, int, int], None]
 class DemoLoader:
     """Loads communities."""
 
-    def __init__(self, core: Core, sync: InboundSync, items: Items) -> None:
+    def __init__(self, core: Core, sync: InboundSync, items: Items, pictures: PicturesLoader) -> None:
         self._core = core
+        self._pictures = pictures
         self._valkey = core.valkey
         self._sync = sync
         self._items = items
@@ -88,7 +90,8 @@ class DemoLoader:
         challenges = len(read_texts("challenges")["challenges"])
         stages = self._stages(plan, articles=COMMUNITY_ARTICLES, challenges=challenges, batch=25)
         live = LiveLoader(self._core.functions, self._core.settings, plan)
-        return await self._run(COMMUNITY, [*stages, LoadStage("events", 1, 1, live.load)], concurrent_batches=1)
+        last = [LoadStage("events", 1, 1, live.load), LoadStage("pictures", 1, 1, self._pictures.load)]
+        return await self._run(COMMUNITY, [*stages, *last], concurrent_batches=1)
 
     async def load_generated(self, seed: int, users: int, posts: int, progress: Progress | None = None) -> LoadResult:
         """Load a generated community of any size beside existing data."""

@@ -6,12 +6,15 @@ low numbers joined first, have more followers and post more.
 
 from __future__ import annotations
 
+import hashlib
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 from typing import Final, Protocol, cast
 
+from plaza.core.pictures import picture_path
 from plaza.core.roles import Role
 from plaza.demo.phrases import Topic, read_texts, topic, topics
 
@@ -31,11 +34,24 @@ class DemoUser:
     topic: Topic
     bio: str
     offered_at_sign_in: bool = False
+    has_portrait: bool = False
 
     @property
     def avatar(self) -> str:
-        """The avatar that Plaza draws from the username."""
+        """The address of the portrait, which is drawn later; else the avatar that Plaza draws from the username."""
+        if self.has_portrait:
+            return picture_path(portrait_id(self.username), "small")
         return f"/app/avatars/{self.username}"
+
+
+def drawn_picture_id(name: str) -> str:
+    """Return the id of a drawn picture, by what it is for: the same in every run."""
+    return str(uuid.UUID(hex=hashlib.sha256(f"demo {name}".encode()).hexdigest()[:32], version=4))
+
+
+def portrait_id(username: str) -> str:
+    """Return the id of a user's portrait."""
+    return drawn_picture_id(f"portrait {username}")
 
 
 class DemoUsers(Protocol):
@@ -61,7 +77,7 @@ class CommunityUsers:
     @cached_property
     def users(self) -> Sequence[DemoUser]:
         return [
-            DemoUser(username, shown, cast(Role, role), topic(about), bio, bool(mark))
+            DemoUser(username, shown, cast(Role, role), topic(about), bio, bool(mark), has_portrait=True)
             for username, shown, role, about, bio, mark in read_texts("cast")["people"]
         ]
 

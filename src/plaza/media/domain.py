@@ -24,9 +24,10 @@ def build(core: Core) -> Parts:
     store = MediaStore.open(settings)
     contents = Contents(core.sql, store, core.clock)
     processor = ImageProcessor(settings.media_max_pixels, settings.media_processes)
+    claims = PictureClaims(core.sql, core.valkey, core.clock, settings.public_url)
     return Parts(
-        [Uploads(core.sql, core.functions, contents, processor, core.clock, settings)],
-        Provided(pictures=PictureClaims(core.sql, core.valkey, core.clock, settings.public_url)),
+        [Uploads(core.sql, core.functions, contents, processor, core.clock, settings), claims],
+        Provided(pictures=claims),
         personal_data=MediaPersonalData(core.sql, contents),
         build_last=lambda provided: _build_last(core, store, contents, processor, provided),
     )
@@ -40,7 +41,7 @@ def _build_last(
     responses = PictureResponses(delivery, store, redirects=core.settings.media_serving == "redirect")
     cleanup = PictureCleanup(core.sql, contents, visibility, core.clock)
     return Parts(
-        [responses, PictureDeletion(core.sql, contents, visibility), cleanup],
+        [delivery, responses, PictureDeletion(core.sql, contents, visibility), cleanup],
         timers=jobs.timers(cleanup),
         inspectors=[FileInspector(core.sql, store, contents, processor, core.clock)],
     )

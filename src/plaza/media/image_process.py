@@ -46,6 +46,11 @@ def main() -> None:
         result = process(arguments["filename"], arguments["max_pixels"], bodies)
     except RefusedImage as refusal:
         result, bodies = {"refused": str(refusal)}, []
+    send_result(result, bodies)
+
+
+def send_result(result: dict[str, Any], bodies: list[bytes]) -> None:
+    """Write a result to standard output."""
     sys.stdout.buffer.write(json.dumps(result).encode() + b"\n")
     for body in bodies:
         sys.stdout.buffer.write(body)
@@ -70,7 +75,8 @@ def process(filename: str, max_pixels: int, bodies: list[bytes]) -> dict[str, An
     vips = _load_vips()
     try:
         width, height, frames = _read_header(vips, max_pixels)
-        return _write_variants(vips, width, height, frames, bodies)
+        image = _decode(vips, *variant_size(width, height, "large"), frames)
+        return write_variants(image, (width, height), bodies, is_animated=frames > 1)
     except vips.Error:
         raise RefusedImage(
             "The picture is damaged or incomplete. Send it again, or save it in another format."
@@ -104,16 +110,21 @@ def _read_header(vips: Any, max_pixels: int) -> tuple[int, int, int]:
     return (height, width, frames) if is_turned else (width, height, frames)
 
 
-def _write_variants(vips: Any, width: int, height: int, frames: int, bodies: list[bytes]) -> dict[str, Any]:
-    """Encode the variants from the largest to the smallest, each made from the one before."""
-    image = _decode(vips, *variant_size(width, height, "large"), frames)
+def write_variants(
+    image: Any, size: tuple[int, int], bodies: list[bytes], *, is_animated: bool = False
+) -> dict[str, Any]:
+    """Encode the variants from the largest, which is given, to the smallest, each made from the one before.
+
+    Returns the description of a picture of this size; its files are added to `bodies`.
+    """
+    width, height = size
     files: list[dict[str, Any]] = []
     last_size, encoded = (0, 0), []
     for variant in sorted(VARIANT_WIDTHS, key=VARIANT_WIDTHS.__getitem__, reverse=True):
         size = variant_size(width, height, variant)
         if size != last_size:  # variants of a small picture are equal
             image = _scale(image, *size)
-            last_size, encoded = size, _encode(image, is_animated=frames > 1)
+            last_size, encoded = size, _encode(image, is_animated=is_animated)
         for kind, body in encoded:
             files.append({"variant": variant, "format": kind, "bytes": len(body)})
             bodies.append(body)

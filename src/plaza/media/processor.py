@@ -94,7 +94,7 @@ class ImageProcessor:
         )  # fmt: skip
         try:
             async with asyncio.timeout(WALL_SECONDS):
-                return await _read_result(process)
+                return await read_result(process)
         except TimeoutError:
             raise _refused("It takes too long to decode.") from None
         finally:
@@ -103,7 +103,8 @@ class ImageProcessor:
             await process.wait()
 
 
-async def _read_result(process: Process) -> ProcessedImage:
+async def read_result(process: Process) -> ProcessedImage:
+    """Read one result of a process that runs `image_process.py`, or raise `BadImage`."""
     assert process.stdout is not None
     line = await process.stdout.readline()
     if not line.endswith(b"\n"):

@@ -71,17 +71,24 @@ class Uploads:
         writing of the files.
         """
         id = str(uuid.UUID(hex=operation, version=4))
-        known = await self._sql.fetch_all(_BY_ID, id=id)
-        if known:  # an earlier run of the operation stored it
-            return stored_picture(known[0])
+        known = await self.find(id)
+        if known is not None:  # an earlier run of the operation stored it
+            return known
         if size > self._settings.media_max_bytes:
             limit = self._settings.media_max_bytes
             raise TooLarge(f"The picture has more than {limit / 1e6:g} MB. Send a smaller one.", limit=limit)
         await self._count(actor, size)
         return await self.store(await self._processor.process(content, filename), id, actor, alt.strip())
 
-    async def store(self, image: ProcessedImage, id: str, owner: Actor | None, alt: str) -> StoredPicture:
-        """Store a processed picture of a user, or, without a limit, of Plaza itself."""
+    async def find(self, id: str) -> StoredPicture | None:
+        """Return a picture by its id; None if there is none. One short read."""
+        rows = await self._sql.fetch_all(_BY_ID, id=id)
+        return stored_picture(rows[0]) if rows else None
+
+    async def store(
+        self, image: ProcessedImage, id: str, owner: Actor | None, alt: str, origin: str = ""
+    ) -> StoredPicture:
+        """Store a processed picture of a user, or, without a limit, of Plaza itself. `origin` is that of the event."""
         now = self._clock.now_ms()
         row = {
             "id": id,
@@ -94,13 +101,13 @@ class Uploads:
         for _ in range(3):
             written = await self._contents.write(image)
             try:
-                await self._insert(row, written, owner)
+                await self._insert(row, written, owner, origin)
             except IntegrityError:  # the contents that it shares were deleted meanwhile
                 continue
             return StoredPicture(id, image.width, image.height, image.blurhash, alt)
         raise Unavailable("The same picture is being deleted. Try again.")
 
-    async def _insert(self, row: dict[str, Any], written: WrittenContent, owner: Actor | None) -> None:
+    async def _insert(self, row: dict[str, Any], written: WrittenContent, owner: Actor | None, origin: str) -> None:
         """Insert a picture, and its contents if they are new."""
         try:
             async with self._sql.begin() as tx:
@@ -113,7 +120,7 @@ class Uploads:
                 statement = self._sql.insert(PICTURES).values(values).on_conflict_do_nothing()
                 is_new = (await tx.execute(statement.returning(PICTURES.c.id))).one_or_none() is not None
                 if is_new and owner is not None:
-                    await add_events(tx, STREAM, [MediaUploaded(row["id"], owner.name)], row["created_ms"])
+                    await add_events(tx, STREAM, [MediaUploaded(row["id"], owner.name)], row["created_ms"], origin)
         except (IntegrityError, QuotaUsed, Unauthenticated):
             # After other errors the row may exist, if only the answer to the commit was lost.
             await self._contents.discard(written)

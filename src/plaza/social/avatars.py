@@ -48,7 +48,7 @@ class Avatars:
         """Make a picture of the caller their avatar, also in their posts. One transaction and three round trips."""
         if self._pictures is None:
             raise NotFound("Pictures are not enabled here.")
-        await self._pictures.claim(actor, [picture], PictureUse(AVATAR, actor.name))
+        await self._pictures.claim(actor, [picture], PictureUse(AVATAR, actor.name))  # refuses another user's picture
         address = self._pictures.address(picture, "small")
         return await self._users.update_profile(actor, actor.name, Profile(avatar=address))
 

@@ -42,7 +42,7 @@ def build(core: Core) -> Parts:
     """Build social on an open core. What needs the other domains is built last."""
     functions, clock = core.functions, core.clock
     passwords = Passwords()
-    users, reader = Users(functions, core.auth, clock), PostReader(functions)
+    users, reader = Users(functions, core.auth, clock, core.provided.pictures), PostReader(functions)
     relations = Relations(functions, users, clock)
     post_pictures = PostPictures(functions, core.provided.pictures)
     posts = Posts(functions, reader, users, clock, post_pictures)

@@ -51,6 +51,13 @@ class PostPictures:
         ]
         return pictures, new.media_url or self._pictures.address(ids[0], "large")
 
+    async def add(self, actor: Actor, post: str, ids: Sequence[str]) -> bool:
+        """Give the caller's post pictures, if it has none yet and exists. One transaction and one round trip."""
+        assert self._pictures is not None, "pictures were uploaded"
+        pictures = await self._pictures.claim(actor, ids, PictureUse(POST, post))
+        args = "", encode_pictures(pictures), self._pictures.address(ids[0], "large")
+        return bool(await self._functions.run("social_replace_pictures", [k.POST(post)], *args))
+
     async def states(self, uses: Sequence[tuple[str, str]]) -> list[UseState]:
         """Return whether each post shows the picture: visibly, or hidden because it is banned. One round trip."""
         rows = await self._valkey.batch([("HMGET", k.POST(post), "media", "banned") for post, _ in uses])

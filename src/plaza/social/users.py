@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 from plaza.core.auth import Actor, Auth
 from plaza.core.clock import Clock
-from plaza.core.errors import Forbidden
+from plaza.core.errors import Forbidden, Invalid
 from plaza.core.functions import Functions
 from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Page, PageResult, ids_in_sorted_set, page_by_position
+from plaza.core.pictures import AVATAR, Pictures, PictureUse, picture_in_address
 from plaza.core.roles import Role
 from plaza.core.sequences import pairs_to_dict
 from plaza.core.valkey import Valkey
@@ -34,8 +36,9 @@ POSTS_UPDATED_AT_ONCE = 50
 
 
 class Users:
-    def __init__(self, functions: Functions, auth: Auth, clock: Clock) -> None:
+    def __init__(self, functions: Functions, auth: Auth, clock: Clock, pictures: Pictures | None = None) -> None:
         self.functions = functions
+        self._pictures = pictures
         self.valkey = functions.valkey
         self.auth = auth
         self.clock = clock
@@ -97,6 +100,7 @@ class Users:
         if actor.name != name:
             raise Forbidden("You can only change your own profile.")
         changes = profile.changes()
+        await _keep_picture(self._pictures, actor, picture_in_address(changes.get("avatar")))
         values = [part for field, value in changes.items() if value is not None for part in (field, value)]
         removed = [field for field, value in changes.items() if value is None]
         reply = await self.functions.run(
@@ -173,6 +177,13 @@ def hiding_keys(viewer: Actor) -> tuple[str, str]:
     """
     own = USER_BLOCKED(viewer.name)
     return own, own if viewer.is_admin else USER_BLOCKED_BY(viewer.name)
+
+
+async def _keep_picture(pictures: Pictures | None, actor: Actor, picture: str | None) -> None:
+    """Keep a picture of the caller that is now their avatar. That of another user is an address like any other."""
+    if picture is not None and pictures is not None:
+        with suppress(Invalid):
+            await pictures.claim(actor, [picture], PictureUse(AVATAR, actor.name))
 
 
 async def read_copied_profile(valkey: Valkey, name: str) -> list[str] | None:

@@ -141,10 +141,10 @@ command('create_post', function(keys, args)
 end)
 
 -- replace_pictures: change the pictures of a post, if no one else has.
--- KEYS post   ARGV pictures before, pictures after ('' for none), media_url after   Reply 1, or 0 if they have changed
+-- KEYS post   ARGV pictures before, pictures after (both '' for none), media_url after   Reply 1, or 0 if they have changed
 command('replace_pictures', function(keys, args)
   local post, before, after, media = keys[1], args[1], args[2], args[3]
-  if redis.call('HGET', post, 'media') ~= before then return 0 end
+  if (redis.call('HGET', post, 'media') or '') ~= before or not exists(post) then return 0 end
   if after == '' then redis.call('HDEL', post, 'media') else redis.call('HSET', post, 'media', after) end
   if media == '' then redis.call('HDEL', post, 'media_url') else redis.call('HSET', post, 'media_url', media) end
   return 1
@@ -202,7 +202,9 @@ command('sync_post', function(keys, args)
   end
   if known ~= author then fail('conflict', 'This post has another author.', {field = 'username'}) end
   local changed = rewrite_post(post, edits, id, author, content, tags, at)
-  if (old_media or '') ~= media then
+  -- A record without one does not remove the address of the post's own picture.
+  local is_own = media == '' and redis.call('HEXISTS', post, 'media') == 1
+  if (old_media or '') ~= media and not is_own then
     changed = true
     if media == '' then redis.call('HDEL', post, 'media_url') else redis.call('HSET', post, 'media_url', media) end
   end
