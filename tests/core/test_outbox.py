@@ -288,17 +288,20 @@ async def test_a_worker_ignores_entries_of_live_callers(valkey: Valkey, redis_cl
     assert_projections_match(redis_client, {"b1": "s1"})
 
 
-async def test_a_cancelled_request_still_settles(valkey: Valkey, redis_client: Any) -> None:
-    stop = StopAtStep(3)
-    functions = await functions_stopped_by(valkey, stop)
-    operation = asyncio.create_task(put(functions, "b1", "s1", "nut", 3))
-    await stop.arrived.wait()
-    operation.cancel()
-    await asyncio.wait([operation])
-    stop.released.set()
-    await functions.outbox.drain()
-    assert operation.cancelled()
-    assert_projections_match(redis_client, {"b1": "s1"})
+async def test_a_request_cancelled_at_any_step_still_settles(valkey: Valkey, redis_client: Any) -> None:
+    counted = StopAtStep(stop=-1)
+    await put(await functions_stopped_by(valkey, counted), "b0", "s1", "nut", 3)
+    for step in range(1, counted.taken + 1):
+        stop = StopAtStep(step)
+        functions = await functions_stopped_by(valkey, stop)
+        operation = asyncio.create_task(put(functions, f"b{step}", "s1", "nut", 3))
+        await stop.arrived.wait()
+        operation.cancel()
+        await asyncio.wait([operation])
+        stop.released.set()
+        await functions.outbox.drain()
+        assert operation.cancelled()
+    assert_projections_match(redis_client, {f"b{n}": "s1" for n in range(counted.taken + 1)})
 
 
 async def test_waiting_for_a_popular_name_ends(valkey: Valkey) -> None:

@@ -13,11 +13,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequen
 from tests.other_services.running import PlazaBesideOthers
 from tests.waiting import eventually
 
-# `INTERLEAVE_SECONDS=60 pytest tests/other_services/test_interleaving.py` runs each test for a minute.
+# `INTERLEAVE_SECONDS=60 pytest tests/other_services -k interleave` runs each test for a minute.
 SECONDS = float(os.environ.get("INTERLEAVE_SECONDS", "1.5"))
 WRITERS = 8
 
+USERS = [f"user{n}" for n in range(6)]
+
 Operation = Callable[[random.Random], Awaitable[None]]
+
+
+def is_ours(dice: random.Random) -> bool:
+    """Whether Plaza runs an operation, or the other service."""
+    return dice.random() < 0.5
 
 
 class Slots:

@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import cache
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from plaza.core import keys as core
 from plaza.core.errors import Conflict, Unavailable
@@ -39,6 +39,7 @@ RETRY_SECONDS = 10
 # With more operations than this in progress, `run_deferred` waits for its own, so that the backlog stays bounded.
 MAX_IN_PROGRESS = 500
 
+Result = TypeVar("Result")
 Run = Callable[[str, Sequence[str], Sequence[Arg]], Awaitable[Any]]
 
 
@@ -85,15 +86,14 @@ class Outbox:
 
     async def run(self, command: str, keys: Sequence[str], args: Sequence[Arg], deadline: str = "") -> Any:
         """Run a command and settle it. At most five sequential round trips without contention."""
-        reply, settling = await self._start(command, keys, args, deadline)
+        reply, settling = await self.finish(self._start(command, keys, args, deadline))
         if settling is not None:
-            # If the caller is cancelled now, settling goes on without it.
             await asyncio.shield(settling)
         return reply
 
     async def run_deferred(self, command: str, keys: Sequence[str], args: Sequence[Arg]) -> Any:
         """Run a command and settle it in the background. One round trip: source data and outbox entry are stored."""
-        reply, settling = await self._start(command, keys, args, "")
+        reply, settling = await self.finish(self._start(command, keys, args, ""))
         if settling is not None and self.in_progress > MAX_IN_PROGRESS:
             await asyncio.shield(settling)
         return reply
@@ -118,7 +118,11 @@ class Outbox:
             return reply[0], None
         return reply[0], self._in_background(self.settle(entry, PendingUpdates.from_reply(reply[1])))
 
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    async def finish(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run work that may leave an outbox entry. If the caller is cancelled, the work goes on without it."""
+        return await asyncio.shield(self._in_background(work))
+
+    def _in_background(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -200,7 +204,7 @@ class Outbox:
 
     @property
     def in_progress(self) -> int:
-        """How many operations are being settled now."""
+        """How many operations are being run or settled now."""
         return len(self._tasks)
 
     async def drain(self) -> None:

@@ -42,7 +42,7 @@ class OutboxRecovery:
 
     async def _try_recover_owner(self, slot: str, pending: str, abandoned_ms: int) -> bool:
         try:
-            return await self._recover_owner(slot, pending, abandoned_ms)
+            return await self._outbox.finish(self._recover_owner(slot, pending, abandoned_ms))
         except Unavailable:
             raise
         except Exception:
