@@ -31,6 +31,13 @@ async def test_each_domain_is_migrated_on_its_own_branch(sample_sql: Sql) -> Non
     assert {"core_0002", "sample_0002"} <= set(heads)
 
 
+async def test_a_start_without_new_migrations_notices_it(sample_sql: Sql) -> None:
+    folders = [*sql_migrations.migration_folders(), FOLDER]
+    async with sample_sql.read() as tx:
+        assert not await tx.run_sync(sql_migrations.is_behind, folders)
+        assert await tx.run_sync(sql_migrations.is_behind, folders[:-1])
+
+
 async def test_an_older_database_is_upgraded_and_keeps_its_rows(sql_settings: Settings, tmp_path: Path) -> None:
     older = tmp_path / "older"
     older.mkdir()

@@ -34,8 +34,7 @@ from plaza.shop.model import ItemId
 from plaza.social.model import CommentId, PostId
 from plaza.webhooks.cloud_events import OutgoingEvent
 from plaza.webhooks.delivery_queue import DeliveryQueue
-from plaza.webhooks.http_client import SendOutcome
-from plaza.webhooks.model import DeliveryId, WebhookId
+from plaza.webhooks.model import DeliveryId, SendOutcome, WebhookId
 from tests.accounts.authenticator import Authenticator
 from tests.media.images import picture
 

@@ -17,9 +17,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from plaza.core.errors import Invalid
-from plaza.webhooks import http_client
-from plaza.webhooks.http_client import AddressRefused, EndpointConnections, SendOutcome, WebhookClient
-from plaza.webhooks.model import CONCURRENCY
+from plaza.webhooks import endpoint_connections
+from plaza.webhooks.endpoint_connections import AddressRefused, EndpointConnections
+from plaza.webhooks.http_client import WebhookClient, system_lookup
+from plaza.webhooks.model import CONCURRENCY, SendOutcome
 from plaza.webhooks.targets import check_url, is_public
 from tests.webhooks.receiver import (
     Receiver,
@@ -101,8 +102,8 @@ async def test_a_name_that_is_rebound_to_loopback_is_refused(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first answer is public, the next ones are loopback: what was checked once does not count later."""
-    monkeypatch.setattr(http_client, "DNS_SECONDS", 0)
-    monkeypatch.setattr(http_client, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(endpoint_connections, "DNS_SECONDS", 0)
+    monkeypatch.setattr(endpoint_connections, "CONNECT_SECONDS", 0.2)
     # An address of the test network's public side, which does not answer.
     opened = WebhookClient(allow_private=False, lookup=answering("192.88.99.1", "127.0.0.1")).connections()
     try:
@@ -168,7 +169,7 @@ async def test_a_receiver_that_closes_early_has_not_got_it(
 
 
 async def test_a_receiver_that_hangs_is_given_up(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "TOTAL_SECONDS", 0.2)
+    monkeypatch.setattr(endpoint_connections, "TOTAL_SECONDS", 0.2)
     receiver.respond = hang
     opened = WebhookClient(allow_private=True).connections()
     outcome = await post(opened, receiver.url)
@@ -200,7 +201,7 @@ async def test_a_name_server_that_hangs_delays_no_other_endpoint(receiver: Recei
 
     def lookup(host: str, port: int) -> list[Any]:
         if host == "localhost":
-            return http_client.system_lookup(host, port)
+            return system_lookup(host, port)
         asyncio.run_coroutine_threadsafe(release.wait(), loop).result()
         return []
 

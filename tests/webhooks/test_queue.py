@@ -11,7 +11,6 @@ from plaza.core.functions import Functions
 from plaza.core.valkey import Valkey
 from plaza.webhooks.cloud_events import OutgoingEvent
 from plaza.webhooks.delivery_queue import DeliveryQueue, QueuedEvent
-from plaza.webhooks.http_client import SendOutcome
 from plaza.webhooks.keys import (
     WEBHOOK,
     WEBHOOK_ATTEMPTS,
@@ -21,6 +20,7 @@ from plaza.webhooks.keys import (
     WEBHOOK_STATE,
 )
 from plaza.webhooks.library import LIBRARY
+from plaza.webhooks.model import SendOutcome
 
 ID = "a" * 16
 OK, FAILED = SendOutcome(200, "", 3), SendOutcome(500, "", 3)

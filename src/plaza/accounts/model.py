@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from plaza.core.account_sessions import AccountSession
-from plaza.core.errors import BadRequest, Conflict, Forbidden, Invalid
+from plaza.core.errors import BadRequest, Conflict, Forbidden, Invalid, Unavailable
 from plaza.core.number_parsing import MAX_TIME_MS
 from plaza.core.paging import Page, Pagination
 from plaza.core.passkey_credentials import NewPasskeyCredential
@@ -55,6 +55,25 @@ PasskeyName = Annotated[
 ]
 LogText = Annotated[str, Meta(max_length=300)]
 Password = Annotated[str, Meta(min_length=8, max_length=256)]
+
+
+class ProviderFailed(Unavailable):
+    title, code = "The sign-in provider does not respond", "provider_failed"
+
+
+class SignInRefused(BadRequest):
+    title, code = "The provider did not confirm the sign-in. Start again", "sign_in_refused"
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who the provider says a user is. `sub` is the provider's permanent id of the user."""
+
+    iss: str
+    sub: str
+    preferred_username: str | None = None
+    name: str | None = None
+    email: str | None = None
+    email_verified: bool = False
 
 
 class InvalidLink(BadRequest):

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import re
 import secrets
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from plaza.accounts.keys import ACCOUNT_IDENTITIES, IDENTITY, OPENID_STATE, STATE_SECONDS
-from plaza.accounts.model import digest
-from plaza.accounts.openid_client import Identity, OpenIdClient, SignInRefused
+from plaza.accounts.model import Identity, SignInRefused, digest
 from plaza.core.domain import CredentialStore
 from plaza.core.errors import NotFound
 from plaza.core.tokens import is_username
 from plaza.core.valkey import Valkey
+
+if TYPE_CHECKING:
+    from plaza.accounts.openid_client import OpenIdClient
 
 # Attempts to find a free username for a new account, the last ones with a random suffix.
 NAME_ATTEMPTS: Final = 20

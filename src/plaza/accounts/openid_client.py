@@ -13,7 +13,8 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from plaza.core.errors import BadRequest, SettingError, Unavailable
+from plaza.accounts.model import Identity, ProviderFailed, SignInRefused
+from plaza.core.errors import SettingError
 
 TIMEOUT_SECONDS: Final = 10.0
 # How long the provider's endpoints and keys are cached. An unknown key is looked up again at once.
@@ -23,25 +24,6 @@ LEEWAY_SECONDS: Final = 60
 SCOPE: Final = "openid profile email"
 # Never `none`, and never an algorithm that takes a public key for a shared secret.
 ALGORITHMS: Final = ("RS256", "PS256", "ES256", "EdDSA")
-
-
-class ProviderFailed(Unavailable):
-    title, code = "The sign-in provider does not respond", "provider_failed"
-
-
-class SignInRefused(BadRequest):
-    title, code = "The provider did not confirm the sign-in. Start again", "sign_in_refused"
-
-
-class Identity(msgspec.Struct, frozen=True):
-    """Who the provider says a user is. `sub` is the provider's permanent id of the user."""
-
-    iss: str
-    sub: str
-    preferred_username: str | None = None
-    name: str | None = None
-    email: str | None = None
-    email_verified: bool = False
 
 
 class OpenIdClient:

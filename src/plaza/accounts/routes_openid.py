@@ -9,8 +9,8 @@ import re
 from typing import Final
 
 from plaza.accounts.keys import STATE_SECONDS
+from plaza.accounts.model import SignInRefused
 from plaza.accounts.openid import OpenIdSignIn
-from plaza.accounts.openid_client import SignInRefused
 from plaza.core.http.access import PUBLIC
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response

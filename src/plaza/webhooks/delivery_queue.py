@@ -17,9 +17,8 @@ from plaza.core.number_parsing import parse_int
 from plaza.core.sequences import pairs_to_dict
 from plaza.webhooks.cloud_events import OutgoingEvent
 from plaza.webhooks.deliveries import read_record
-from plaza.webhooks.http_client import SendOutcome
 from plaza.webhooks.keys import WEBHOOK, WEBHOOK_STATE
-from plaza.webhooks.model import DeliveryRecord, DeliveryState
+from plaza.webhooks.model import DeliveryRecord, DeliveryState, SendOutcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from plaza.webhooks.delivery_queue import QueuedEvent
-from plaza.webhooks.http_client import SendOutcome
-from plaza.webhooks.model import CONCURRENCY, GIVE_UP_MS, MAX_FAILURES, retry_wait_ms
+from plaza.webhooks.model import CONCURRENCY, GIVE_UP_MS, MAX_FAILURES, SendOutcome, retry_wait_ms
 
 GONE: Final = "The endpoint answered 410 Gone."
 

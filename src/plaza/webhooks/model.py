@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -56,6 +57,33 @@ TypePatterns = Annotated[list[TypePattern], Meta(min_length=1, max_length=50)]
 Description = Annotated[str, Meta(max_length=200, pattern=_LINE)]
 
 DeliveryState = Literal["retrying", "delivered", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class SendOutcome:
+    """The result of a request: the status code, or what went wrong."""
+
+    code: int | None
+    error: str
+    duration_ms: int
+
+    @property
+    def is_delivered(self) -> bool:
+        return self.code is not None and 200 <= self.code < 300
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the endpoint asks to stop."""
+        return self.code == 410
+
+    @property
+    def reason(self) -> str | None:
+        """What went wrong, for operators; None if it was delivered."""
+        if self.is_delivered:
+            return None
+        if self.code is not None and 300 <= self.code < 400:
+            return f"HTTP {self.code}: redirects are not followed."
+        return self.error or f"HTTP {self.code}"
 
 
 class NoWebhook(NotFound):

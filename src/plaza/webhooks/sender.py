@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -23,9 +23,12 @@ from plaza.webhooks.deliveries import send_signed
 from plaza.webhooks.delivery_queue import DeliveryQueue, QueuedEvent
 from plaza.webhooks.endpoint_health import EndpointHealth
 from plaza.webhooks.endpoint_reader import Endpoint
-from plaza.webhooks.http_client import EndpointConnections, SendOutcome, WebhookClient
-from plaza.webhooks.model import retry_wait_ms
+from plaza.webhooks.http_client import WebhookClient
+from plaza.webhooks.model import SendOutcome, retry_wait_ms
 from plaza.webhooks.subject_queues import SubjectQueues
+
+if TYPE_CHECKING:
+    from plaza.webhooks.endpoint_connections import EndpointConnections
 
 # Events of one endpoint in memory. Beyond so many that wait for a retry, the queue is not looked through.
 WINDOW: Final = 1_000
