@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -16,12 +17,22 @@ from plaza.app import Plaza, running
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.media.object_store import MediaStore
+from plaza.media.processor import ImageProcessor, ProcessedImage
 from tests.http_servers import client_of
 from tests.media.images import picture
 from tests.s3_server import CREDENTIALS, S3Server, running_s3
 from tests.servers import Cluster, Server
 
+MAX_PIXELS = 40_000_000
 API_KEY = "the api key of the media tests"
+
+
+async def process(content: bytes, filename: str = "", max_pixels: int = MAX_PIXELS) -> ProcessedImage:
+    """Process a file as an upload."""
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.seek(0)
+        return await ImageProcessor(max_pixels, 2).process(file, filename)
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from pathlib import Path
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from plaza.core.errors import SettingError, Unavailable
 from plaza.core.settings import Settings
@@ -73,6 +77,21 @@ async def test_a_signed_address_gives_the_file_to_everyone(bucket: str, tmp_path
 
 async def test_a_folder_has_no_addresses(tmp_path: Path) -> None:
     assert await MediaStore.open(Settings(data_dir=tmp_path)).signed_url("ab/one/small.webp") is None
+
+
+async def test_google_cloud_and_azure_are_opened_and_sign_addresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither can be reached here. Addresses are signed without the network, with the bucket and the prefix."""
+    key = rsa.generate_private_key(65537, 2048).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    account = {"private_key": key.decode(), "private_key_id": "1", "client_email": "plaza@plaza.example"}
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", json.dumps(account))
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "plaza")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", base64.b64encode(b"test secret").decode())
+    for url, host in (("gs", "https://storage.googleapis.com"), ("az", "https://plaza.blob.core.windows.net")):
+        store = MediaStore.open(Settings(data_dir=tmp_path, media_url=f"{url}://bucket/pictures"))
+        address = await store.signed_url("ab/one/small.webp")
+        assert str(address).startswith(f"{host}/bucket/pictures/ab/one/small.webp?")
 
 
 async def test_an_unreachable_store_is_unavailable(bucket: str, tmp_path: Path) -> None:

@@ -13,18 +13,10 @@ from plaza.core.errors import Unavailable
 from plaza.media import processor as processor_module
 from plaza.media.model import BadImage
 from plaza.media.processor import ImageProcessor, ProcessedImage
+from tests.media.conftest import MAX_PIXELS, process
 from tests.media.images import animation, drawn, encoded, hostile_files, photo_with_location, picture, png_of
 
-MAX_PIXELS = 40_000_000
-
 HOSTILE = hostile_files()
-
-
-async def process(content: bytes, filename: str = "", **options: int) -> ProcessedImage:
-    with tempfile.TemporaryFile() as file:
-        file.write(content)
-        file.seek(0)
-        return await ImageProcessor(options.get("max_pixels", MAX_PIXELS), 2).process(file, filename)
 
 
 def opened(image: ProcessedImage, variant: str, format: str) -> Image.Image:

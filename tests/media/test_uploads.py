@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import tracemalloc
+import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,12 @@ import pytest
 from PIL import Image
 
 from plaza.app import Plaza, running
+from plaza.core.auth import Actor
+from plaza.core.pictures import StoredPicture
 from plaza.core.settings import Settings
+from plaza.media.uploads import Uploads
 from tests.http_servers import client_of, is_problem
-from tests.media.conftest import PictureUser, many, register, stored_files
+from tests.media.conftest import PictureUser, many, process, register, stored_files
 from tests.media.images import HTML, hostile_files, photo_with_location, picture
 from tests.servers import Server
 
@@ -205,10 +211,22 @@ async def test_the_bytes_of_uploads_in_a_day_are_limited(server: Server, tmp_pat
         is_problem(await ana.send(b"x" * 5_000), 422, "bad_image")
 
 
-async def test_the_stored_bytes_of_a_user_are_limited(server: Server, tmp_path: Path) -> None:
-    async with running(await limited(server, tmp_path, media_quota_bytes=1_000)) as plaza, client_of(plaza.app) as http:
-        ana = await register(plaza, http, "ana")
-        first = await ana.upload(picture(seed=5))
-        assert "Delete some" in is_problem(await ana.send(), 409, "quota_used")["detail"]
-        await ana.call("DELETE", f"/media/{first['id']}")
+async def test_the_stored_bytes_of_a_user_never_exceed_the_quota(
+    server: Server, sql_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if many uploads, all processed, are stored at once."""
+    image = await process(picture(seed=5))
+    size = sum(file.bytes for file, _ in image.files)
+    settings = replace(sql_settings, valkey_url=server.url, rate_limits=False, media_quota_bytes=2 * size + 1)
+    async with running(settings) as plaza, client_of(plaza.app) as http:
+        uploads, ana = plaza.get(Uploads), await register(plaza, http, "ana")
+        actor = Actor("ana", "user", since_ms=plaza.core.clock.now_ms())
+        stored = [uploads.store(image, str(uuid.uuid4()), actor, "") for _ in range(8)]
+        results = await asyncio.gather(*stored, return_exceptions=True)
+        assert sorted(type(result).__name__ for result in results) == ["QuotaUsed"] * 6 + ["StoredPicture"] * 2
+        monkeypatch.setattr(uploads, "_settings", replace(settings, media_quota_bytes=size))
+        assert "Delete some" in is_problem(await ana.send(), 409, "quota_used")["detail"]  # before it is processed
+        kept = [result.id for result in results if isinstance(result, StoredPicture)]
+        for id in kept:
+            await ana.call("DELETE", f"/media/{id}")
         await ana.upload(picture(seed=5))

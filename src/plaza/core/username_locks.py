@@ -51,11 +51,16 @@ async def take_shared_lock(tx: AsyncConnection, what: str) -> None:
         await tx.execute(text("SELECT pg_advisory_xact_lock_shared(:key)"), {"key": _lock_number(what)})
 
 
+async def take_exclusive_lock(tx: AsyncConnection, what: str) -> None:
+    """Be the only transaction with this lock until it ends, so that what is counted in it stays as counted."""
+    if tx.dialect.name == "postgresql":
+        await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _lock_number(what)})
+
+
 async def wait_for_shared_locks(sql: Sql, what: str) -> None:
     """Take the exclusive lock once, in a separate transaction, so that the next transaction sees all rows."""
     async with sql.begin() as tx:
-        if sql.dialect == "postgresql":
-            await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _lock_number(what)})
+        await take_exclusive_lock(tx, what)
 
 
 def _lock_number(what: str) -> int:

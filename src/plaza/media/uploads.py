@@ -18,7 +18,7 @@ from plaza.core.rate_limits import Limiter, Policy, Quota, RateLimited
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.sql_events import add_events
-from plaza.core.username_locks import lock_username
+from plaza.core.username_locks import lock_username, take_exclusive_lock
 from plaza.media.contents import Contents, WrittenContent
 from plaza.media.events import STREAM, MediaUploaded
 from plaza.media.model import DailyUploadsUsed, QuotaUsed
@@ -113,8 +113,9 @@ class Uploads:
             async with self._sql.begin() as tx:
                 if owner is not None:
                     await lock_username(tx, self._valkey, owner.name, owner.since_ms)
+                    await take_exclusive_lock(tx, f"pictures of {owner.name}")
                     used = (await tx.execute(_USED_BYTES, {"owner": owner.name})).scalar_one()
-                    self._require_space(int(used))
+                    self._require_space(int(used), row["bytes"])
                 inserted = written.path is not None and await self._contents.insert(tx, written)
                 values = {**row, "digest": written.digest}
                 statement = self._sql.insert(PICTURES).values(values).on_conflict_do_nothing()
@@ -131,7 +132,7 @@ class Uploads:
     async def _count(self, actor: Actor, size: int) -> None:
         """Refuse an upload that is more than the user may store, or may upload in a day."""
         used = (await self._sql.fetch_all(_USED_BYTES, owner=actor.name))[0][0]
-        self._require_space(int(used))
+        self._require_space(int(used), 1)
         try:
             await self._limiter.take("upload", actor.name, None)
             await self._limiter.take("upload_kb", actor.name, None, requests=_kilobytes(size))
@@ -142,10 +143,11 @@ class Uploads:
                 retry_after=error.retry_after,
             ) from None
 
-    def _require_space(self, used: int) -> None:
+    def _require_space(self, used: int, more: int) -> None:
         quota = self._settings.media_quota_bytes
-        if used >= quota:
-            raise QuotaUsed(f"Your pictures use {used / 1e6:.1f} MB of {quota / 1e6:g} MB. Delete some.", quota=quota)
+        if used + more > quota:
+            says = f"Your pictures use {used / 1e6:.1f} MB of {quota / 1e6:g} MB, too much for another. Delete some."
+            raise QuotaUsed(says, quota=quota)
 
 
 def stored_picture(row: Any) -> StoredPicture:
