@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
+from zipfile import ZipFile
 
 import pytest
+from PIL import Image
 
 from plaza.app import Plaza
+from plaza.media import personal_data
 from plaza.media.contents import WrittenContent
 from plaza.media.processor import ProcessedImage
 from plaza.media.uploads import Uploads
 from plaza.social.account_renaming import AccountRenaming
 from tests.http_servers import is_problem
 from tests.media.conftest import PictureUser, many, stored_files
-from tests.media.images import picture
+from tests.media.images import encoded, picture
 
 PASSWORD = {"password": "correct horse battery"}
 
@@ -24,6 +29,29 @@ async def test_the_export_lists_ones_pictures(ana: PictureUser, ben: PictureUser
     exported = (await ana.json("GET", "/users/me/export"))["media"]["pictures"]
     assert [each["picture"] for each in exported] == mine
     assert all(each["bytes"] > 100 and each["created_at"] > 1_000_000_000_000 for each in exported)
+
+
+async def test_the_archive_has_the_data_and_the_files_of_ones_pictures(
+    ana: PictureUser, ben: PictureUser, guest: PictureUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(personal_data, "_OF_OWNER", personal_data._OF_OWNER.limit(2))
+    monkeypatch.setattr(personal_data, "BATCH", 2)
+    noise = encoded(Image.effect_noise((900, 700), 80), "JPEG")  # more than a chunk
+    mine = [await ana.upload(noise, "a.jpg"), *[await ana.upload() for _ in range(3)]]
+    await ben.upload()
+    is_problem(await guest.call("GET", "/users/me/export.zip", 401), 401, "unauthenticated")
+    response = await ana.call("GET", "/users/me/export.zip")
+    assert response.headers["content-type"] == "application/zip"
+    assert "content-length" not in response.headers  # a stream
+    archive = ZipFile(io.BytesIO(response.content))
+    assert archive.testzip() is None
+    data = json.loads(archive.read("data.json"))
+    assert [each["picture"] for each in data["media"]["pictures"]] == mine
+    assert len(archive.namelist()) == 1 + len(mine)
+    for each in mine:
+        shown = await ana.call("GET", each["variants"]["large"]["url"], headers={"accept": "image/webp,*/*"})
+        extension = shown.headers["content-type"].removeprefix("image/")
+        assert archive.read(f"media/{each['id']}.{extension}") == shown.content
 
 
 async def test_deleting_an_account_deletes_its_pictures_and_no_others(

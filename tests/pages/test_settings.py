@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
+from zipfile import ZipFile
 
 from tests.pages.conftest import PageClient
 from tests.servers import Server
@@ -71,6 +74,10 @@ async def test_users_export_their_data_and_delete_their_account(ana: PageClient,
     assert export.headers.get_list("cache-control") == ["no-store"]
     assert export.json()["username"] == "ana"
     assert "Here I am" in export.text
+    archive = await ana.get(f"{PAGE}/export.zip")
+    assert archive.headers["content-disposition"] == 'attachment; filename="plaza-ana.zip"'
+    assert json.loads(ZipFile(io.BytesIO(archive.content)).read("data.json"))["username"] == "ana"
+    assert f'href="{PAGE}/export.zip"' in (await ana.get(PAGE)).text
     refused = await ana.submit(f"{PAGE}/leave", page=PAGE, password="a guess at it")
     assert refused.status_code == 422
     assert "The password is wrong." in refused.text

@@ -96,6 +96,7 @@ async def test_exports_are_limited_by_the_hour(social: Social, ana: Actor) -> No
     settings = replace(SETTINGS, rate_limits=True)
     app = make_app(list(DOMAIN.routes), social.parts, auth=social.auth, settings=settings, limiter=Limiter(functions))
     async with client_of(app) as http:
-        answers = [await http.get("/users/me/export", headers=social.token(ana)) for _ in range(6)]
+        paths = ["/users/me/export", "/users/me/export.zip"] * 3
+        answers = [await http.get(path, headers=social.token(ana)) for path in paths]
     assert [answer.status_code for answer in answers] == [200] * 5 + [429]
     assert int(answers[-1].headers["retry-after"]) > 60

@@ -9,7 +9,7 @@ what the domains before it offer. Services that need something of every domain a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
@@ -33,6 +33,7 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.timers import Timer
 from plaza.core.valkey import Valkey
+from plaza.core.zip_stream import ArchivedFile
 
 
 class PersonalData(Protocol):
@@ -46,6 +47,11 @@ class PersonalData(Protocol):
 
     async def rename(self, old: str, new: str) -> None:
         """Move everything stored about a user to a new username. It is called again if it was interrupted."""
+
+
+class PersonalFiles(Protocol):
+    def files(self, username: str) -> AsyncIterator[ArchivedFile]:
+        """Yield the files that a user has stored, for the account export."""
 
 
 class MfaRequired(Unauthenticated):
@@ -149,6 +155,7 @@ class Provided:
     pictures: Pictures | None = None
     picture_hosts: Mapping[str, PictureHost] = field(default_factory=dict)  # by kind of thing
     personal_data: Mapping[str, PersonalData] = field(default_factory=dict)  # by domain
+    personal_files: PersonalFiles | None = None
     search_sources: Sequence[SearchSource] = ()
     report_sources: Sequence[ReportSource] = ()
 

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
+from plaza.core.streams import started
+
 # A chunk is sent when it has this size: few writes, little memory.
 CHUNK_BYTES: Final = 32_768
 
@@ -19,15 +21,7 @@ async def stream_json(document: Mapping[str, Any]) -> AsyncIterator[bytes]:
     A value may be an object, an async iterator, which becomes a list, or a function without arguments that reads the
     value when it is its turn.
     """
-    chunks = _chunks(document)
-    first = await anext(chunks)
-
-    async def all_chunks() -> AsyncIterator[bytes]:
-        yield first
-        async for chunk in chunks:
-            yield chunk
-
-    return all_chunks()
+    return await started(_chunks(document))
 
 
 async def _chunks(document: Mapping[str, Any]) -> AsyncIterator[bytes]:

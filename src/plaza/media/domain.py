@@ -25,10 +25,11 @@ def build(core: Core) -> Parts:
     contents = Contents(core.sql, store, core.clock)
     processor = ImageProcessor(settings.media_max_pixels, settings.media_processes)
     claims = PictureClaims(core.sql, core.valkey, core.clock, settings.public_url)
+    personal_data = MediaPersonalData(core.sql, contents, store)
     return Parts(
         [Uploads(core.sql, core.functions, contents, processor, core.clock, settings), claims],
-        Provided(pictures=claims),
-        personal_data=MediaPersonalData(core.sql, contents),
+        Provided(pictures=claims, personal_files=personal_data),
+        personal_data=personal_data,
         build_last=lambda provided: _build_last(core, store, contents, processor, provided),
     )
 

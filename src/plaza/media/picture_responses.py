@@ -13,6 +13,7 @@ from plaza.core.auth import Actor
 from plaza.core.http.problem_details import RangeNotSatisfiable
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
+from plaza.core.streams import started
 from plaza.media.delivery import PictureDelivery, PictureFile
 from plaza.media.object_store import SIGNED_SECONDS, MediaStore, MissingFile
 from plaza.media.pictures import no_picture
@@ -65,20 +66,8 @@ class PictureResponses:
         body: bytes | AsyncIterator[Any] | None = self._store.read_small(file.path, start, end)
         if body is None:
             headers.append(("content-length", str(end - start)))
-            body = await _started(self._store.read(file.path, start, end))
+            body = await started(self._store.read(file.path, start, end))
         return Response(body, status=status, headers=headers, media_type=f"image/{file.format}")
-
-
-async def _started(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Read the first chunk before the status is sent, so that a missing file is a 404."""
-    first = await anext(chunks, b"")
-
-    async def rest() -> AsyncIterator[bytes]:
-        yield first
-        async for chunk in chunks:
-            yield chunk
-
-    return rest()
 
 
 def _range(request: Request, file: PictureFile) -> tuple[int, int]:

@@ -116,7 +116,7 @@ def _build_last(
         provided.sessions,
         core.settings.account_address,
     )
-    export = AccountExport(provided.personal_data, credentials.log)
+    export = AccountExport(provided.personal_data, provided.personal_files, credentials.log, clock)
     return Parts([accounts, password_changes, deletion, renaming, export, jobs], timers=jobs.timers())
 
 

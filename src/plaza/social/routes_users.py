@@ -8,7 +8,7 @@ from plaza.core.auth import Actor
 from plaza.core.errors import Conflict, Unauthenticated
 from plaza.core.http.access import ADMIN, AUTHENTICATED, PUBLIC, USER
 from plaza.core.http.request import Request
-from plaza.core.http.responses import Response
+from plaza.core.http.responses import ZIP, Response
 from plaza.core.http.routes import Routes
 from plaza.core.paging import Page
 from plaza.social.account_deletion import AccountDeletion
@@ -104,6 +104,12 @@ async def delete_avatar(actor: Actor, avatars: Avatars) -> User:
 async def export_user_data(actor: Actor, request: Request, exports: AccountExport) -> Response[dict[str, Any]]:
     """Export everything Plaza stores about the caller, as a stream."""
     return Response(await exports.everything(actor, request.address))
+
+
+@route.get("/users/me/export.zip", access=USER, limit="export", limit_first=True, media_type=ZIP)
+async def export_user_archive(actor: Actor, request: Request, exports: AccountExport) -> Response[bytes]:
+    """Export the same with the caller's pictures, as a ZIP archive."""
+    return Response(await exports.archive(actor, request.address), media_type=ZIP)
 
 
 @route.patch(

@@ -15,6 +15,7 @@ import msgspec
 T = TypeVar("T")
 
 JSON = "application/json"
+ZIP = "application/zip"
 EVENTS = "text/event-stream"
 
 encode = msgspec.json.Encoder().encode
