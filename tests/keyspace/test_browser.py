@@ -118,3 +118,14 @@ def test_globs_escape_special_characters() -> None:
     assert glob(BOX_LID, Layout.BRACES) == r"box:{*}:lid\[\*\]"
     assert unix_ms("12.5", "a number") is None
     assert unix_ms("x", "Unix seconds") is None
+
+
+async def test_a_key_is_found_by_its_documented_name_in_both_layouts(
+    key_browser: KeyBrowser, redis_client: Any
+) -> None:
+    await redis_client.hset(BOX("red"), "made_at", 1)
+    await redis_client.sadd(SAFE(), "gold")
+    for name in ("box:red", BOX("red")):
+        assert await key_browser.find_key(name) == ("box", BOX("red"))
+    for name in ("box:blue", "safe", "unknown:red", ""):
+        assert await key_browser.find_key(name) is None

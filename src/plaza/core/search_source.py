@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -15,6 +15,9 @@ from plaza.core.valkey import Valkey
 
 # Keys that a source yields at once.
 SCAN_BATCH: Final = 500
+
+# Posts of a tag that are counted: the newest. What a viewer may not see must not count either, so each is read.
+MAX_TAG_POSTS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +75,16 @@ class SearchSource(Protocol):
 class TagSource(Protocol):
     """Says which tags a viewer may see."""
 
-    async def visible_tags(self, viewer: Actor | None, tags: Sequence[str]) -> set[str]:
-        """Return the tags of which the viewer can see a post."""
+    async def visible_tags(self, viewer: Actor | None, tags: Sequence[str]) -> Mapping[str, int]:
+        """Return the tags of which the viewer can see some of the `MAX_TAG_POSTS` newest posts, and how many."""
+
+
+@runtime_checkable
+class AuthorSource(Protocol):
+    """Says whose objects a viewer may not find, of whatever kind they are."""
+
+    async def hidden_authors(self, viewer: Actor | None, usernames: Collection[str]) -> set[str]:
+        """Return which users are suspended, or hidden from the viewer by a block."""
 
 
 async def keys_in_sorted_set(valkey: Valkey, key: str, after: str) -> AsyncIterator[list[str]]:

@@ -86,6 +86,7 @@ class KeyBrowser:
         self._valkey = valkey
         self.catalogues = catalogues
         self._families = KeyFamilies(catalogues, valkey.layout)
+        self._documented = KeyFamilies(catalogues, Layout.PLAIN)
         self._named = {name: self._families.for_key(key) for catalogue in catalogues for name, key in catalogue}
 
     @property
@@ -100,15 +101,20 @@ class KeyBrowser:
             raise NotFound("No such key family.")
         return found
 
-    async def find_family(self, key: str) -> str | None:
-        """The name of the family of an existing key; None if there is no such key or its content is secret.
+    async def find_key(self, name: str) -> tuple[str, str] | None:
+        """The family's name and the full name of an existing key; None if there is none or its content is secret.
 
-        At most one round trip.
+        On a cluster, the documented name (`user:mira`) finds the key as well as the stored one (`user:{mira}`). At most
+        one round trip.
         """
-        found = self._families.match(key)
-        if found is None or not is_readable(found[0].key) or not await self._valkey.call("EXISTS", key):
+        found = self._families.match(name) or self._documented.match(name)
+        if found is None:
             return None
-        return next(name for name, family in self._named.items() if family is found[0])
+        key = found[0].key
+        stored = key(*found[1])
+        if not is_readable(key) or not await self._valkey.call("EXISTS", stored):
+            return None
+        return next(name for name, family in self._named.items() if family.key is key), stored
 
     async def list_keys(self, name: str, cursor: str = "") -> KeyPage:
         """A page of a family's keys. Scans at most `MAX_SCANNED_KEYS` keys, in short steps."""

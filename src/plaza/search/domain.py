@@ -7,7 +7,7 @@ from plaza.core.events import Events
 from plaza.core.functions import Library
 from plaza.core.keyspace import Catalogue
 from plaza.core.paging import Snapshots
-from plaza.core.search_source import TagSource
+from plaza.core.search_source import AuthorSource, TagSource
 from plaza.search.index import SearchIndex
 from plaza.search.indexer import Indexer
 from plaza.search.invariants import SearchInspector
@@ -27,9 +27,10 @@ def build(core: Core) -> Parts:
     sources = {source.kind: source for source in core.provided.search_sources}
     indexer = Indexer(index, sources)
     tags = next((source for source in sources.values() if isinstance(source, TagSource)), None)
+    authors = next((source for source in sources.values() if isinstance(source, AuthorSource)), None)
     rebuild = IndexRebuild(core.sql, indexer)
     return Parts(
-        [Search(index, sources, tags, Snapshots(core.valkey, core.clock), core.clock), rebuild],
+        [Search(index, sources, authors, tags, Snapshots(core.valkey, core.clock), core.clock), rebuild],
         consumers=consumers(indexer, rebuild),
         personal_data=SearchPersonalData(indexer),
         inspectors=[SearchInspector(indexer, events)],

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from plaza.core.paging import Page, Pagination
-from plaza.core.search_source import SearchHit
+from plaza.core.search_source import MAX_TAG_POSTS, SearchHit
 from plaza.search.query import MAX_QUERY_CHARACTERS
 
 Kind = Literal["users", "posts", "articles", "challenges", "items"]
@@ -47,7 +47,7 @@ class SearchResults(msgspec.Struct, omit_defaults=True):
 
 class SuggestedTag(msgspec.Struct):
     id: str
-    posts: int
+    posts: Annotated[int, Meta(description=f"Posts with this tag that you can see, counted up to {MAX_TAG_POSTS}.")]
 
 
 class Suggestions(msgspec.Struct):

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.core.search_source import SearchDocument
 from plaza.core.sql import Sql
-from plaza.search.tables import SEARCH_NAME, SEARCH_TRIGRAM
+from plaza.search.tables import INDEXED_PREFIXES, SEARCH_NAME, SEARCH_TRIGRAM, name_prefix
 from plaza.search.words import fold
 
 TAGS: Final = "tags"
@@ -26,16 +26,14 @@ SHORT_NAME: Final = 4
 # Names with the most trigrams in common, of which the nearest is chosen.
 MAX_SIMILAR: Final = 50
 
-_BY_PREFIX = (
+_BY_WEIGHT = (
     select(SEARCH_NAME.c.name, SEARCH_NAME.c.key, SEARCH_NAME.c.weight)
-    .where(
-        SEARCH_NAME.c.kind == bindparam("kind"),
-        SEARCH_NAME.c.name >= bindparam("prefix"),
-        SEARCH_NAME.c.name < bindparam("end"),
-    )
+    .where(SEARCH_NAME.c.kind == bindparam("kind"))
     .order_by(SEARCH_NAME.c.weight.desc(), SEARCH_NAME.c.name)
     .limit(bindparam("count"))
 )
+_BY_SHORT_PREFIX = {n: _BY_WEIGHT.where(name_prefix(n) == bindparam("prefix")) for n in INDEXED_PREFIXES}
+_BY_LONG_PREFIX = _BY_WEIGHT.where(SEARCH_NAME.c.name >= bindparam("prefix"), SEARCH_NAME.c.name < bindparam("end"))
 _BY_TRIGRAMS = (
     select(SEARCH_TRIGRAM.c.name)
     .where(
@@ -69,8 +67,11 @@ class NameIndex:
     async def by_prefix(self, kind: str, prefix: str, count: int) -> list[Name]:
         """Return names that begin with a prefix, the heaviest first. One statement."""
         start = fold(prefix)[:MAX_NAME_CHARACTERS]
-        end = start + chr(0x10FFFF)
-        rows = await self._sql.fetch_all(_BY_PREFIX, kind=kind, prefix=start, end=end, count=count)
+        if len(start) in _BY_SHORT_PREFIX:
+            rows = await self._sql.fetch_all(_BY_SHORT_PREFIX[len(start)], kind=kind, prefix=start, count=count)
+        else:
+            end = start + chr(0x10FFFF)
+            rows = await self._sql.fetch_all(_BY_LONG_PREFIX, kind=kind, prefix=start, end=end, count=count)
         return [Name(row.name, row.key, row.weight) for row in rows]
 
     async def similar(self, kind: str, word: str) -> list[Name]:

@@ -16,7 +16,8 @@ from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import Invalid
 from plaza.core.paging import Page, PageResult, Snapshots
-from plaza.core.search_source import SearchHit, SearchSource, TagSource
+from plaza.core.search_source import AuthorSource, SearchHit, SearchSource, TagSource
+from plaza.core.sequences import chunks
 from plaza.search.corrections import Correction, Corrections
 from plaza.search.index import SearchIndex, SearchMatch
 from plaza.search.model import KINDS, Kind, SearchQuery, SearchResults, SuggestedTag, Suggestions
@@ -42,12 +43,14 @@ class Search:
         self,
         index: SearchIndex,
         sources: Mapping[str, SearchSource],
+        authors: AuthorSource | None,
         tags: TagSource | None,
         snapshots: Snapshots,
         clock: Clock,
     ) -> None:
         self._index = index
         self._sources = sources
+        self._authors = authors
         self._tags = tags
         self._snapshots = snapshots
         self._clock = clock
@@ -82,9 +85,9 @@ class Search:
             return [result.key for result in results[:count]]
 
         async def load(keys: Sequence[str]) -> list[SearchHit | None]:
-            hits = await self._sources[kind].load(viewer, keys)
+            hits = await self._load(viewer, kind, keys)
             if not explain:
-                return list(hits)
+                return hits
             return [hit and _explained(hit, ranked.get(key)) for key, hit in zip(keys, hits, strict=True)]
 
         name = f"search {kind} {viewer.name if viewer else ''} {text}"
@@ -113,12 +116,20 @@ class Search:
         found: list[SearchHit] = []
         for start in range(0, len(ranked), 4 * BEST_OF_EACH):
             batch = ranked[start : start + 4 * BEST_OF_EACH]
-            hits = await self._sources[kind].load(viewer, [result.key for result in batch])
+            hits = await self._load(viewer, kind, [result.key for result in batch])
             pairs = zip(hits, batch, strict=True)
             found += [_explained(hit, result) if explain else hit for hit, result in pairs if hit is not None]
             if len(found) >= BEST_OF_EACH:
                 break
         return found[:BEST_OF_EACH]
+
+    async def _load(self, viewer: Actor | None, kind: Kind, keys: Sequence[str]) -> list[SearchHit | None]:
+        """Return what the viewer may see: the source decides about the object, and here about its author."""
+        hits = list(await self._sources[kind].load(viewer, keys))
+        if self._authors is None:
+            return hits
+        hidden = await self._authors.hidden_authors(viewer, {hit.author for hit in hits if hit and hit.author})
+        return [None if hit is not None and hit.author in hidden else hit for hit in hits]
 
     async def _ranked(self, viewer: Actor | None, kind: Kind, query: Query) -> list[RankedResult]:
         candidates = await find_candidates(self._index, kind, query)
@@ -138,8 +149,13 @@ class Search:
         if self._tags is None:
             return []
         names = _exact_first(await self._index.names.by_prefix(TAGS, prefix, MAX_NAMES_READ), prefix)
-        visible = await self._tags.visible_tags(viewer, [name.key for name in names])
-        return [SuggestedTag(name.key, int(name.weight)) for name in names if name.key in visible][:MAX_SUGGESTIONS]
+        found: list[SuggestedTag] = []
+        for batch in chunks(names, MAX_SUGGESTIONS):
+            visible = await self._tags.visible_tags(viewer, [name.key for name in batch])
+            found += [SuggestedTag(name.key, visible[name.key]) for name in batch if name.key in visible]
+            if len(found) >= MAX_SUGGESTIONS:
+                break
+        return found[:MAX_SUGGESTIONS]
 
     async def _did_you_mean(self, viewer: Actor | None, text: str) -> str | None:
         """Return the query with one name or tag corrected to one that the viewer may see."""

@@ -67,6 +67,7 @@ def build(core: Core) -> Parts:
         HomeFeed(functions, reader, clock),
         InboundSync(functions, posts, clock),
     ]
+    found_users = UserSearch(users)
     return Parts(
         services,
         Provided(
@@ -77,7 +78,7 @@ def build(core: Core) -> Parts:
         ),
         build_last=lambda provided: _build_last(core, passwords, credentials, api_sessions, personal_data, provided),
         personal_data=personal_data,
-        search_sources=[UserSearch(users), PostSearch(reader)],
+        search_sources=[found_users, PostSearch(reader, found_users)],
         report_sources=[PostReports(posts), CommentReports(comments), UserReports(users)],
         on_close=[passwords.close],
     )

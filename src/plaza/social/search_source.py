@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from plaza.core.auth import Actor
-from plaza.core.search_source import SCAN_BATCH, SearchDocument, SearchHit, keys_in_sorted_set
+from plaza.core.search_source import MAX_TAG_POSTS, SCAN_BATCH, SearchDocument, SearchHit, keys_in_sorted_set
 from plaza.core.valkey import scan_pages
-from plaza.social.keys import AUTH_USER, CATALOGUE, EXPLORE_FEED, HASHTAG_POSTS, USER, USER_FOLLOWING
+from plaza.social.keys import (
+    AUTH_USER,
+    CATALOGUE,
+    EXPLORE_FEED,
+    HASHTAG_POSTS,
+    USER,
+    USER_BLOCKED,
+    USER_BLOCKED_BY,
+    USER_FOLLOWING,
+)
 from plaza.social.model import FeedItem, User, points
 from plaza.social.post_reader import PostReader, ReadView
 from plaza.social.users import Users
-
-# Newest posts of a tag that are checked for one that the viewer may see.
-POSTS_CHECKED_PER_TAG: Final = 20
 
 
 class UserSearch:
     """Users, by username, display name and bio.
 
-    Suspended users stay in the index and are left out when results are read, so the end of a suspension changes nothing
-    in the index. The same holds for their posts.
+    Suspended users and what they wrote stay in the index and are left out when results are read, so the end of a
+    suspension changes nothing in the index.
     """
 
     kind: Final = "users"
@@ -44,8 +51,8 @@ class UserSearch:
 
     async def load(self, viewer: Actor | None, keys: Sequence[str]) -> list[SearchHit | None]:
         """Return users that the viewer may see. Two round trips."""
-        users = await self._not_suspended(keys, await self._users.public_profiles(viewer, keys))
-        return [None if user is None else _user_hit(user) for user in users]
+        users, hidden = await self._users.public_profiles(viewer, keys), await self.hidden_authors(viewer, keys)
+        return [None if user is None or user.username in hidden else _user_hit(user) for user in users]
 
     async def preferred(self, viewer: Actor, keys: Sequence[str]) -> set[str]:
         """Return the users that the viewer follows. One round trip."""
@@ -56,9 +63,18 @@ class UserSearch:
         names = (data.get(field) for field in ("username", "old", "new", "follower", "followed"))
         return [name for name in names if name] if event_type.startswith("user.") else ()
 
-    async def _not_suspended(self, names: Sequence[str], users: Sequence[User | None]) -> list[User | None]:
-        suspended = await self._valkey.batch([("HEXISTS", AUTH_USER(name), "suspended_at") for name in names])
-        return [None if gone else user for user, gone in zip(users, suspended, strict=True)]
+    async def hidden_authors(self, viewer: Actor | None, usernames: Collection[str]) -> set[str]:
+        """Return which users are suspended, block the viewer or are blocked by them. One round trip."""
+        if not usernames:
+            return set()
+        names = sorted(usernames)
+        blocks = [] if viewer is None or viewer.via_key else [USER_BLOCKED(viewer.name), USER_BLOCKED_BY(viewer.name)]
+        suspended, *scores = await asyncio.gather(
+            self._valkey.batch([("HEXISTS", AUTH_USER(name), "suspended_at") for name in names]),
+            *(self._valkey.call("ZMSCORE", key, *names) for key in blocks),
+        )
+        blocked = {name for found in scores for name, score in zip(names, found, strict=True) if score is not None}
+        return blocked | {name for name, flag in zip(names, suspended, strict=True) if flag}
 
 
 class PostSearch:
@@ -66,9 +82,10 @@ class PostSearch:
 
     kind: Final = "posts"
 
-    def __init__(self, reader: PostReader) -> None:
+    def __init__(self, reader: PostReader, users: UserSearch) -> None:
         self._reader = reader
         self._valkey = reader.valkey
+        self._users = users
 
     async def documents(self, keys: Sequence[str]) -> dict[str, SearchDocument]:
         """Return posts that are not banned. Up to two round trips."""
@@ -80,8 +97,9 @@ class PostSearch:
         return keys_in_sorted_set(self._valkey, EXPLORE_FEED(), after)
 
     async def load(self, viewer: Actor | None, keys: Sequence[str]) -> list[SearchHit | None]:
-        """Return posts that the viewer may see. Up to three round trips."""
-        return [None if item is None else _post_hit(item) for item in await self._visible(viewer, keys)]
+        """Return posts that the viewer may see. Up to two round trips."""
+        items = await self._reader.items(ReadView(viewer, feed=False), keys, listed=False)
+        return [None if item is None else _post_hit(item) for item in items]
 
     async def preferred(self, viewer: Actor, keys: Sequence[str]) -> set[str]:
         """No post comes first: whose it is counts less than what it says."""
@@ -90,22 +108,17 @@ class PostSearch:
     def changed_keys(self, event_type: str, subject: str, data: Mapping[str, Any]) -> Iterable[str]:
         return (data["post"],) if event_type.startswith(("post.", "comment.")) and "post" in data else ()
 
-    async def visible_tags(self, viewer: Actor | None, tags: Sequence[str]) -> set[str]:
-        """Return the tags of which the viewer can see one of the newest posts. Four round trips."""
-        ids_of_each = await self._valkey.batch(
-            [("ZRANGE", HASHTAG_POSTS(tag), 0, POSTS_CHECKED_PER_TAG - 1, "REV") for tag in tags]
-        )
+    async def visible_tags(self, viewer: Actor | None, tags: Sequence[str]) -> dict[str, int]:
+        """Return the tags of which the viewer can see one of the newest posts, with their number. Four round trips."""
+        newest = [("ZRANGE", HASHTAG_POSTS(tag), 0, MAX_TAG_POSTS - 1, "REV") for tag in tags]
+        ids_of_each = await self._valkey.batch(newest)
         ids = sorted({id for found in ids_of_each for id in found})
-        items = await self._visible(viewer, ids)
-        visible = {item.post.id for item in items if item is not None}
-        return {tag for tag, found in zip(tags, ids_of_each, strict=True) if visible.intersection(found)}
-
-    async def _visible(self, viewer: Actor | None, ids: Sequence[str]) -> list[FeedItem | None]:
         items = await self._reader.items(ReadView(viewer, feed=False), ids, listed=False)
-        authors = sorted({item.post.user_id for item in items if item is not None})
-        flags = await self._valkey.batch([("HEXISTS", AUTH_USER(name), "suspended_at") for name in authors])
-        suspended = {name for name, flag in zip(authors, flags, strict=True) if flag}
-        return [None if item is None or item.post.user_id in suspended else item for item in items]
+        authors = {item.post.id: item.post.user_id for item in items if item is not None}
+        hidden = await self._users.hidden_authors(viewer, set(authors.values()))
+        visible = {id for id, author in authors.items() if author not in hidden}
+        counts = {tag: len(visible.intersection(found)) for tag, found in zip(tags, ids_of_each, strict=True)}
+        return {tag: count for tag, count in counts.items() if count}
 
 
 def _user_document(user: User) -> SearchDocument:
@@ -148,7 +161,7 @@ def _post_hit(item: FeedItem) -> SearchHit:
         title=post.display_name or post.username,
         text=post.content,
         url=f"/app/posts/{post.id}",
-        author=post.username,
+        author=post.user_id,
         image=post.avatar or None,
         created_at=post.created_at,
         figures={"likes": post.likesCount, "comments": post.commentsCount},

@@ -28,7 +28,7 @@ async def families(request: Request, site: PageResponses, keyspace: KeyBrowser, 
     found.sort(key=lambda pair: not any(key.document for _, key in pair[1]))
     domains = [(domain, keys) for domain, keys in found if keys]
     context: dict[str, Any] = {"tabs": operator_tabs("Keys"), "domains": domains, "q": q}
-    context["family_of_key"] = await keyspace.find_family(q) if q else None
+    context["found_key"] = await keyspace.find_key(q.strip()) if q else None
     return site.page(request, visitor, "operator-keys.html", section=SECTION, **context)
 
 

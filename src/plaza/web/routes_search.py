@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 from plaza.core.http.access import PUBLIC
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
+from plaza.core.search_source import MAX_TAG_POSTS
 from plaza.search.model import KINDS, Kind, SearchQuery, SearchResults
 from plaza.search.query import MAX_QUERY_CHARACTERS, parse_query
 from plaza.search.service import Search
@@ -65,7 +66,7 @@ async def suggestions(request: Request, site: PageResponses, search: Search, q: 
     """Suggest users and hashtags for the search box, as a fragment of HTML."""
     visitor = await site.visitors.from_request(request)
     found = await search.suggest(visitor.actor, q[:MAX_QUERY_CHARACTERS])
-    html = render("search-suggestions.html", users=found.users, tags=found.tags)
+    html = render("search-suggestions.html", users=found.users, tags=found.tags, max_counted=MAX_TAG_POSTS)
     return html_response(html, is_personal=visitor.actor is not None)
 
 
