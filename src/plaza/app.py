@@ -60,6 +60,7 @@ from plaza.live.viewers import ViewerAuthenticator
 from plaza.media import domain as media
 from plaza.media.pictures import PictureClaims
 from plaza.media.uploads import Uploads
+from plaza.notifications import domain as notifications
 from plaza.reports import domain as reports
 from plaza.search import domain as search
 from plaza.sessions.service import Sessions
@@ -90,6 +91,7 @@ DOMAINS: tuple[Domain, ...] = (
     shop.DOMAIN,
     reports.DOMAIN,
     search.DOMAIN,
+    notifications.DOMAIN,
     webhooks.DOMAIN,
 )
 # Those of no domain.

@@ -36,6 +36,7 @@ _SAMPLE_IDS: Final = (
     "viewed:",
     "db_len",
     "recent_posts_for_category3",
+    "follow:user:1",
 )
 
 

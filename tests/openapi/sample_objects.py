@@ -25,9 +25,12 @@ from plaza.app import Plaza
 from plaza.articles.model import ArticleCommentId, ArticleId
 from plaza.challenges.model import ChallengeId
 from plaza.challenges.model import PostId as ChallengePostId
+from plaza.core.notification_source import Activity, GroupName
 from plaza.core.pictures import PictureId
 from plaza.live.model import EventId
 from plaza.live.model import SessionId as LiveSessionId
+from plaza.notifications.model import NotificationId
+from plaza.notifications.recorder import Recorder
 from plaza.reports.model import ReportId
 from plaza.sessions.model import SessionId
 from plaza.shop.model import ItemId
@@ -112,6 +115,15 @@ async def create_article_comment(sample: SampleObjects) -> Any:
 async def create_report(sample: SampleObjects) -> Any:
     post = await sample.replace(example_of(PostId))
     return (await sample.send("POST", "/reports", {"subject": "post", "id": post, "reason": "Advertising"}))["id"]
+
+
+async def create_notification(sample: SampleObjects) -> str:
+    ana = {"authorization": f"Bearer {sample.plaza.core.auth.issue(sample.ana, 'user')}"}
+    (await sample.http.post(f"/users/{sample.ben}/follow", headers=ana)).raise_for_status()
+    recorder = sample.plaza.get(Recorder)
+    (source,) = [each for each in recorder.sources if each.stream == "social"]
+    await recorder.refresh(source, [Activity(GroupName(sample.ben, "follow", "user"), sample.ana)])
+    return "follow:user:1"
 
 
 async def create_comment(sample: SampleObjects) -> Any:
@@ -292,6 +304,7 @@ SAMPLES: dict[Any, Callable[[SampleObjects], Awaitable[Any]]] = {
     example_of(LiveSessionId): name_session,
     example_of(ItemId): create_item,
     example_of(SessionId): start_session,
+    example_of(NotificationId): create_notification,
     example_of(ReportId): create_report,
     example_of(WebhookId): create_webhook,
     example_of(DeliveryId): create_failed_delivery,

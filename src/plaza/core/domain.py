@@ -23,6 +23,7 @@ from plaza.core.functions import Functions, Library
 from plaza.core.http.routes import Routes
 from plaza.core.invariants import Inspector, Invariants
 from plaza.core.keyspace import Catalogue
+from plaza.core.notification_source import NotificationSource, Recipients
 from plaza.core.passkey_credentials import PasskeyCredential
 from plaza.core.pictures import PictureHost, Pictures
 from plaza.core.rate_limits import Limiter
@@ -152,12 +153,14 @@ class Provided:
     sessions: SignOut | None = None
     api_sessions: SessionList | None = None
     blocks: BlockLists | None = None
+    recipients: Recipients | None = None
     pictures: Pictures | None = None
     picture_hosts: Mapping[str, PictureHost] = field(default_factory=dict)  # by kind of thing
     personal_data: Mapping[str, PersonalData] = field(default_factory=dict)  # by domain
     personal_files: PersonalFiles | None = None
     search_sources: Sequence[SearchSource] = ()
     report_sources: Sequence[ReportSource] = ()
+    notification_sources: Sequence[NotificationSource] = ()
 
     def merged(self, other: Provided) -> Provided:
         """Return these services and those of another domain."""
@@ -214,6 +217,7 @@ class Parts:
     personal_data: PersonalData | None = None
     search_sources: Sequence[SearchSource] = ()
     report_sources: Sequence[ReportSource] = ()
+    notification_sources: Sequence[NotificationSource] = ()
     inspectors: Sequence[Inspector] = ()  # audit checks against data outside Valkey
     # Called before the connections close.
     on_close: Sequence[Callable[[], None]] = ()
@@ -247,6 +251,8 @@ def build_domains(core: Core, domains: Sequence[Domain]) -> list[Parts]:
         provided = provided.merged(part.provided)
         provided = replace(provided, search_sources=[*provided.search_sources, *part.search_sources])
         provided = replace(provided, report_sources=[*provided.report_sources, *part.report_sources])
+        sources = [*provided.notification_sources, *part.notification_sources]
+        provided = replace(provided, notification_sources=sources)
         if part.personal_data is not None:
             provided = replace(provided, personal_data={**provided.personal_data, domain.name: part.personal_data})
         parts.append(part)

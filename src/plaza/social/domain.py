@@ -27,6 +27,8 @@ from plaza.social.inbound_sync import InboundSync
 from plaza.social.invariants import INVARIANTS
 from plaza.social.jobs import SocialJobs
 from plaza.social.library import LIBRARY
+from plaza.social.notification_recipients import SocialRecipients
+from plaza.social.notification_source import SocialNotifications
 from plaza.social.password_changes import PasswordChanges
 from plaza.social.personal_data import SocialPersonalData
 from plaza.social.post_pictures import PostPictures
@@ -73,12 +75,14 @@ def build(core: Core) -> Parts:
         Provided(
             passwords=credentials,
             blocks=relations,
+            recipients=SocialRecipients(users),
             api_sessions=api_sessions,
             picture_hosts={POST: post_pictures, AVATAR: avatars},
         ),
         build_last=lambda provided: _build_last(core, passwords, credentials, api_sessions, personal_data, provided),
         personal_data=personal_data,
         search_sources=[found_users, PostSearch(reader, found_users)],
+        notification_sources=[SocialNotifications(core.valkey, users)],
         report_sources=[PostReports(posts), CommentReports(comments), UserReports(users)],
         on_close=[passwords.close],
     )

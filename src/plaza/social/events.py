@@ -163,6 +163,7 @@ class CommentDeleted(CommentEvent):
 
     type: ClassVar[str] = "comment.deleted"
     username: CommentAuthor | None = None  # unknown if another service deleted it
+    reply_to: Annotated[str | None, Meta(description="Id of the comment that it replied to.")] = None
 
 
 EVENTS = (

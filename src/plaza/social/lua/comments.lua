@@ -61,9 +61,10 @@ local function emit_comment(comment, id, author, name, parent, origin)
   emit('comment.created', comment, data, origin)
 end
 
--- Without a name if it is unknown, because another service deleted the comment.
+-- Without a name if it is unknown, because another service deleted the comment. Call it before `tree.remove`.
 local function emit_comment_deleted(comment, id, author, name)
-  emit('comment.deleted', comment, {comment = comment, post = id, author = author, username = name})
+  local parent = redis.call('HGET', key.post_comment_parents(id), comment) or nil
+  emit('comment.deleted', comment, {comment = comment, post = id, author = author, username = name, reply_to = parent})
 end
 
 -- Fails unless a comment can be replied to: it is one of the post's, and by no user that a block hides. On a cluster the
@@ -174,8 +175,8 @@ command('complete_comments', function(keys, args)
   for i = 1, #indexed, 2 do
     if not listed[indexed[i]] then
       redis.call('ZREM', recent, indexed[i])
-      tree.remove(thread, indexed[i], indexed[i + 1])
       emit_comment_deleted(indexed[i], id, author)
+      tree.remove(thread, indexed[i], indexed[i + 1])
     end
   end
 end)

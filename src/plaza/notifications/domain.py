@@ -1,0 +1,28 @@
+"""The declaration of the notifications domain. It tells users what the sources of the other domains say."""
+
+from __future__ import annotations
+
+from plaza.core.domain import Core, Domain, Parts
+from plaza.notifications.invariants import INVARIANTS, NotificationInspector
+from plaza.notifications.jobs import consumers
+from plaza.notifications.library import LIBRARY
+from plaza.notifications.personal_data import NotificationsPersonalData
+from plaza.notifications.rebuild import NotificationRebuild
+from plaza.notifications.recorder import Recorder
+from plaza.notifications.routes import route
+from plaza.notifications.service import Notifications
+
+
+def build(core: Core) -> Parts:
+    """Build notifications on the sources of the domains that are built before it."""
+    recorder = Recorder(core.functions, core.provided.notification_sources, core.provided.recipients)
+    rebuild = NotificationRebuild(recorder, core.settings, core.clock)
+    return Parts(
+        [Notifications(core.functions, recorder), recorder, rebuild],
+        consumers=consumers(recorder, rebuild),
+        personal_data=NotificationsPersonalData(core.functions, recorder),
+        inspectors=[NotificationInspector(core.functions, recorder)],
+    )
+
+
+DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS)

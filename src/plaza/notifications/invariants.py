@@ -1,0 +1,146 @@
+"""What the audit checks: the lists of a user match, and each actor did what the source data says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from plaza.core.events import Events
+from plaza.core.functions import Functions
+from plaza.core.invariants import Command, Entry, Invariant, Invariants, Violation
+from plaza.core.notification_source import Activity
+from plaza.core.valkey import scan_pages
+from plaza.notifications.jobs import GROUP
+from plaza.notifications.keys import (
+    CATALOGUE,
+    NOTIFICATION_ACTORS,
+    NOTIFICATION_GROUPS,
+    NOTIFICATIONS,
+    NOTIFICATIONS_UNREAD,
+)
+from plaza.notifications.recorder import Recorder, group_of
+
+PAUSE_SECONDS: Final = 0.1
+MAX_WAIT_SECONDS: Final = 5.0
+
+
+def _read_group(entry: Entry) -> Sequence[Command]:
+    name, (about, _, _) = entry.parts[0], entry.member.rpartition(":")
+    latest = ("ZRANGE", NOTIFICATION_ACTORS(name, entry.member), 0, 0, "REV", "WITHSCORES")
+    return ("HGET", NOTIFICATION_GROUPS(name), about), latest
+
+
+def _check_group(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    numbers = _numbers(replies[0])
+    if entry.member.rpartition(":")[2] not in numbers:
+        return f"has {entry.member}, which is not in `{NOTIFICATION_GROUPS(entry.parts[0])}`"
+    if replies[1] and float(replies[1][0][1]) != float(entry.value):
+        return f"has {entry.member} at {entry.value}, but its latest actor is of {replies[1][0][1]}"
+    return None
+
+
+def _read_listed(entry: Entry) -> Sequence[Command]:
+    return (("ZSCORE", NOTIFICATIONS(entry.parts[0]), entry.member),)
+
+
+def _check_listed(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    if replies[0] is not None and float(replies[0]) == float(entry.value):
+        return None
+    return f"has {entry.member} at {entry.value}, but the list has it at {replies[0]}"
+
+
+def _read_actors(entry: Entry) -> Sequence[Command]:
+    return (("ZSCORE", NOTIFICATIONS(entry.parts[0]), entry.parts[1]),)
+
+
+def _check_actors(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    return None if replies[0] is not None else "belongs to no notification"
+
+
+def _read_groups(entry: Entry) -> Sequence[Command]:
+    ids = [f"{entry.member}:{number}" for number in sorted(_numbers(entry.value))]
+    return tuple(("ZSCORE", NOTIFICATIONS(entry.parts[0]), id) for id in ids)
+
+
+def _check_groups(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    if replies and all(reply is not None for reply in replies):
+        return None
+    return f"has groups of {entry.member} that are not in the list"
+
+
+def _numbers(stored: Any) -> set[str]:
+    """Return the numbers of the groups of a subject; none if another service wrote something else."""
+    try:
+        rows = msgspec.json.decode(stored or "[]", type=list[tuple[int, float, int]])
+    except msgspec.DecodeError:
+        return set()
+    return {str(row[0]) for row in rows}
+
+
+INVARIANTS = Invariants(
+    [
+        Invariant("group", NOTIFICATIONS, _read_group, _check_group),
+        Invariant("listed", NOTIFICATIONS_UNREAD, _read_listed, _check_listed),
+        Invariant("listed", NOTIFICATION_GROUPS, _read_groups, _check_groups),
+        Invariant("grouped", NOTIFICATION_ACTORS, _read_actors, _check_actors, per_key=True),
+    ],
+    {"notifications": NOTIFICATIONS},
+)
+
+
+class NotificationInspector:
+    """Compares actors with the source data. While events wait, groups are behind, and nothing is wrong."""
+
+    def __init__(self, functions: Functions, recorder: Recorder) -> None:
+        self._valkey = functions.valkey
+        self._recorder = recorder
+        self._events = Events(functions)
+
+    async def inspect(self) -> AsyncIterator[Violation]:
+        """Yield the groups with actors who did not do it."""
+        if not await self._has_caught_up():
+            return
+        for node in self._valkey.primaries():
+            async for page in scan_pages(node, "SCAN", match=NOTIFICATION_ACTORS("*", "*"), type="zset"):
+                matches = [CATALOGUE.match(key) for key in page]
+                for match in matches:
+                    if match is not None and match.key is NOTIFICATION_ACTORS and await self._is_wrong(*match.parts):
+                        name, id = match.parts
+                        family = NOTIFICATION_ACTORS.pattern
+                        yield Violation(family, "source", NOTIFICATION_ACTORS(name, id), id, _SAYS, _REPAIR)
+
+    async def repair(self, fault: Violation) -> None:
+        """Make the group follow the source data."""
+        match = CATALOGUE.match(fault.key)
+        if match is not None:
+            await self._recorder.recheck_group(*match.parts)
+
+    async def _is_wrong(self, name: str, id: str) -> bool:
+        """Whether a group has actors who did not do it, also after all events have been handled."""
+        if not await self._wrong_actors(name, id):
+            return False
+        for _ in range(round(MAX_WAIT_SECONDS / PAUSE_SECONDS)):
+            if await self._has_caught_up():
+                return bool(await self._wrong_actors(name, id))
+            await asyncio.sleep(PAUSE_SECONDS)
+        return False
+
+    async def _wrong_actors(self, name: str, id: str) -> list[str]:
+        group = group_of(name, id)
+        source = self._recorder.source_of(group.subject)
+        rows = await self._valkey.call("ZRANGE", NOTIFICATION_ACTORS(name, id), 0, -1, "WITHSCORES")
+        if source is None or not rows:
+            return []
+        times = await source.times([Activity(group, actor, int(at)) for actor, at in rows])
+        return [actor for (actor, at), real in zip(rows, times, strict=True) if real != int(at)]
+
+    async def _has_caught_up(self) -> bool:
+        streams = {source.stream for source in self._recorder.sources}
+        return all([await self._events.has_caught_up(stream, GROUP) for stream in streams])
+
+
+_SAYS: Final = "has actors who did not do it, or at another time"
+_REPAIR: Final = "read the source data again"

@@ -1,0 +1,224 @@
+-- Groups: the actors of one type and subject, until the group is read. The owner is the recipient.
+--
+-- `about` is '<type>:<subject>'. A group is {number, the first actor's time, actors beyond the exact ones}; its id is
+-- '<about>:<number>'. The groups of one `about` are in the order newest first.
+--
+-- KEYS of all commands and queries: notifications, then, where social runs, the recipient's profile and the sorted sets of
+-- users whose activities the recipient does not see.
+
+local function read_groups(name, about)
+  local stored = redis.call('HGET', key.notification_groups(name), about)
+  return stored and cjson.decode(stored) or {}
+end
+
+local function write_groups(name, about, groups)
+  if #groups == 0 then
+    redis.call('HDEL', key.notification_groups(name), about)
+  else
+    redis.call('HSET', key.notification_groups(name), about, cjson.encode(groups))
+  end
+end
+
+local function group_id(about, group) return about .. ':' .. text(group[1]) end
+
+local function about_of(id) return id:match('^(.+):%d+$') end
+
+local function actors_of(name, about, group) return key.notification_actors(name, group_id(about, group)) end
+
+local function updated_at(name, about, group)
+  return tonumber(redis.call('ZSCORE', key.notifications(name), group_id(about, group)) or 0)
+end
+
+local function is_unread(name, about, group)
+  return redis.call('ZSCORE', key.notifications_unread(name), group_id(about, group)) ~= false
+end
+
+local function remove_keys(name, id)
+  redis.call('ZREM', key.notifications(name), id)
+  redis.call('ZREM', key.notifications_unread(name), id)
+  redis.call('UNLINK', key.notification_actors(name, id))
+end
+
+-- What happened until this time is not shown again.
+local function dismiss_until(name, about, at)
+  local dismissed = key.notifications_dismissed(name)
+  redis.call('ZADD', dismissed, 'GT', text(at), about)
+  redis.call('ZREMRANGEBYRANK', dismissed, 0, -MAX_GROUPS - 1)
+end
+
+local function dismiss_group(name, id)
+  local at, about = redis.call('ZSCORE', key.notifications(name), id), about_of(id)
+  if not at then return false end
+  local left = {}
+  for _, group in ipairs(read_groups(name, about)) do
+    if group_id(about, group) ~= id then left[#left + 1] = group end
+  end
+  write_groups(name, about, left)
+  dismiss_until(name, about, at)
+  remove_keys(name, id)
+  return true
+end
+
+local function drop_oldest(name)
+  while redis.call('ZCARD', key.notifications(name)) > MAX_GROUPS do
+    dismiss_group(name, redis.call('ZRANGE', key.notifications(name), 0, 0)[1])
+  end
+end
+
+-- Makes the lists follow a group's actors, and removes the group if it is empty.
+local function update_group(name, about, groups, group)
+  local id, actors = group_id(about, group), actors_of(name, about, group)
+  local excess = redis.call('ZCARD', actors) - MAX_ACTORS
+  if excess > 0 then
+    redis.call('ZREMRANGEBYRANK', actors, 0, excess - 1)
+    group[3] = group[3] + excess
+  end
+  local latest = redis.call('ZRANGE', actors, -1, -1, 'WITHSCORES')
+  if #latest > 0 then
+    redis.call('ZADD', key.notifications(name), latest[2], id)
+    redis.call('ZADD', key.notifications_unread(name), 'XX', latest[2], id)
+    return
+  end
+  if group[3] > 0 and IS_COUNTED[about:match('^[a-z_]+')] then return end -- the caller fills it
+  remove_keys(name, id)
+  for i, each in ipairs(groups) do
+    if each == group then table.remove(groups, i) end
+  end
+end
+
+local function open_group(name, about, groups, at)
+  local group = {groups[1] and groups[1][1] + 1 or 1, at, 0}
+  table.insert(groups, 1, group)
+  local id = group_id(about, group)
+  redis.call('ZADD', key.notifications(name), text(at), id)
+  redis.call('ZADD', key.notifications_unread(name), text(at), id)
+  if #groups > MAX_OF_SUBJECT then
+    local oldest = table.remove(groups)
+    dismiss_until(name, about, updated_at(name, about, oldest))
+    remove_keys(name, group_id(about, oldest))
+  end
+  return group
+end
+
+-- Returns the group for an activity of this time. One that is older than what was read belongs to what was read.
+local function group_for(name, about, groups, at, renamed)
+  for i = #groups, 1, -1 do
+    if not is_unread(name, about, groups[i]) then
+      local updated = updated_at(name, about, groups[i])
+      if at < updated or (renamed and at == updated) then return groups[i] end
+    end
+  end
+  if groups[1] and is_unread(name, about, groups[1]) then return groups[1] end
+  return open_group(name, about, groups, at)
+end
+
+local function is_hidden(keys, actor)
+  for i = 3, #keys do
+    if redis.call('ZSCORE', keys[i], actor) then return true end
+  end
+  return false
+end
+
+-- Whether the recipient exists and wants notifications of this type.
+local function accepts(keys, name, about)
+  return (not keys[2] or redis.call('EXISTS', keys[2]) == 1)
+    and redis.call('HEXISTS', key.notification_preferences(name), about:match('^[a-z_]+')) == 0
+end
+
+local function find_actor(name, about, groups, actor)
+  for _, group in ipairs(groups) do
+    local since = redis.call('ZSCORE', actors_of(name, about, group), actor)
+    if since then return group, tonumber(since) end
+  end
+end
+
+-- Adds an actor to a group. A full group has counted those before its exact actors.
+local function add_actor(name, about, group, actor, at)
+  local actors = actors_of(name, about, group)
+  if redis.call('ZCARD', actors) >= MAX_ACTORS then
+    local lowest = redis.call('ZRANGE', actors, 0, 0, 'WITHSCORES')
+    if at < tonumber(lowest[2]) then return false end
+  end
+  redis.call('ZADD', actors, text(at), actor)
+  group[2] = math.min(group[2], at)
+  return true
+end
+
+-- Sets one actor present since `at`, or absent without it. Returns the groups that it changed.
+local function set_actor(keys, name, about, groups, actor, at, renamed)
+  local group, since = find_actor(name, about, groups, actor)
+  if group and since == at then return {} end
+  if not at then
+    if group then redis.call('ZREM', actors_of(name, about, group), actor) end
+    return {group}
+  end
+  if group and (at < since or is_unread(name, about, group)) then
+    redis.call('ZADD', actors_of(name, about, group), text(at), actor)
+    return {group}
+  end
+  if group then redis.call('ZREM', actors_of(name, about, group), actor) end
+  local floor = tonumber(redis.call('ZSCORE', key.notifications_dismissed(name), about) or -1)
+  if at <= floor or is_hidden(keys, actor) then return {group} end
+  local target = group_for(name, about, groups, at, renamed)
+  if not add_actor(name, about, target, actor, at) then return {group} end
+  return {target, group}
+end
+
+-- record: set which actors are in the groups of a type and subject, as source data says.
+-- ARGV name, about, then per actor: actor, time ('' if absent), '1' if known under another name
+-- Reply {changed actors, then of each group with more than the exact actors: number, from, to ('' for no end)}
+command('record', function(keys, args)
+  local name, about, changed, touched, is_missing = args[1], args[2], 0, {}, false
+  local groups, wanted = read_groups(name, about), accepts(keys, name, args[2])
+  for i = 3, #args, 3 do
+    local at = tonumber(args[i + 1])
+    if wanted or not at then
+      local found = set_actor(keys, name, about, groups, args[i], at, args[i + 2] == '1')
+      if next(found) then changed = changed + 1 else is_missing = is_missing or not at end
+      for _, group in pairs(found) do touched[group] = true end
+    end
+  end
+  for group in pairs(touched) do update_group(name, about, groups, group) end
+  write_groups(name, about, groups)
+  drop_oldest(name)
+  local reply = {changed}
+  for i, group in ipairs(groups) do
+    if group[3] > 0 and (touched[group] or is_missing) then
+      for _, word in ipairs({group[1], group[2], groups[i - 1] and groups[i - 1][2] or ''}) do
+        reply[#reply + 1] = text(word)
+      end
+    end
+  end
+  return reply
+end)
+
+-- fill: replace the actors of a group with the latest of the source data.
+-- ARGV name, about, number, all actors, then actor, time, …
+command('fill', function(keys, args)
+  local name, about = args[1], args[2]
+  local groups = read_groups(name, about)
+  for _, group in ipairs(groups) do
+    if text(group[1]) == args[3] then
+      local actors, size = actors_of(name, about, group), 0
+      redis.call('UNLINK', actors)
+      for i = 5, #args, 2 do
+        if not is_hidden(keys, args[i]) then size = size + redis.call('ZADD', actors, args[i + 1], args[i]) end
+      end
+      group[3] = math.max(0, tonumber(args[4]) - size)
+      update_group(name, about, groups, group)
+      break
+    end
+  end
+  write_groups(name, about, groups)
+end)
+
+-- drop: remove the groups of a subject that cannot be seen any more. If it comes back, what was read does not.
+-- ARGV name, about
+command('drop', function(keys, args)
+  local name, about = args[1], args[2]
+  for _, group in ipairs(read_groups(name, about)) do
+    if not is_unread(name, about, group) then dismiss_until(name, about, updated_at(name, about, group)) end
+    remove_keys(name, group_id(about, group))
+  end
+  write_groups(name, about, {})
+end)

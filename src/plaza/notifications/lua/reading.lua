@@ -1,0 +1,85 @@
+-- What the recipient does: read, dismiss, choose.
+
+-- Returns how many actors of a group the recipient may see, and the latest three.
+local function visible_actors(keys, actors)
+  local hidden = 0
+  for i = 3, #keys do hidden = hidden + redis.call('ZINTERCARD', 2, actors, keys[i]) end
+  if hidden == 0 then return redis.call('ZCARD', actors), redis.call('ZREVRANGE', actors, 0, 2) end
+  local left, latest = redis.call('ZDIFF', #keys - 1, actors, unpack(keys, 3)), {}
+  for i = #left, math.max(1, #left - 2), -1 do latest[#latest + 1] = left[i] end
+  return #left, latest
+end
+
+local function hides_users(keys)
+  for i = 3, #keys do
+    if redis.call('EXISTS', keys[i]) == 1 then return true end
+  end
+  return false
+end
+
+local function count_unread(keys, name)
+  local unread = key.notifications_unread(name)
+  if not hides_users(keys) then return redis.call('ZCARD', unread) end
+  local count = 0
+  for _, id in ipairs(redis.call('ZRANGE', unread, 0, -1)) do
+    if visible_actors(keys, key.notification_actors(name, id)) > 0 then count = count + 1 end
+  end
+  return count
+end
+
+local function actors_beyond(name, id)
+  local about = about_of(id)
+  for _, group in ipairs(read_groups(name, about)) do
+    if group_id(about, group) == id then return group[3] end
+  end
+  return 0
+end
+
+-- unread: count the unread notifications.   ARGV name
+query('unread', function(keys, args) return count_unread(keys, args[1]) end)
+
+-- page: read notifications after a position, the latest first.
+-- ARGV name, 'all' or 'unread', count, score ('' from the start), group
+-- Reply {unread, then of each: {group, time, 1 if read, actors, the latest three}}
+query('page', function(keys, args)
+  local name, set = args[1], key.notifications(args[1])
+  if args[2] == 'unread' then set = key.notifications_unread(name) end
+  local reply = {count_unread(keys, name)}
+  local rows = members_after(set, args[4], args[5], tonumber(args[3]), true)
+  for i = 1, #rows, 2 do
+    local id = rows[i]
+    local count, latest = visible_actors(keys, key.notification_actors(name, id))
+    if count > 0 then count = count + actors_beyond(name, id) end
+    local is_read = redis.call('ZSCORE', key.notifications_unread(name), id) and 0 or 1
+    reply[#reply + 1] = {id, rows[i + 1], is_read, count, latest}
+  end
+  return reply
+end)
+
+-- read: mark notifications as read.   ARGV name, time until which ('' for the named ones), group, …
+-- Reply {how many, how many are left}
+command('read', function(keys, args)
+  local name, unread = args[1], key.notifications_unread(args[1])
+  local count = 0
+  if args[2] ~= '' then
+    count = redis.call('ZREMRANGEBYSCORE', unread, '-inf', args[2])
+  elseif #args > 2 then
+    count = redis.call('ZREM', unread, unpack(args, 3))
+  end
+  return {count, count_unread(keys, name)}
+end)
+
+-- dismiss: remove a notification for good.   ARGV name, group   Reply 1, or 0 if there is none
+command('dismiss', function(keys, args) return dismiss_group(args[1], args[2]) and 1 or 0 end)
+
+-- prefer: turn types on or off.   ARGV name, then type, '1' or '0', …
+command('prefer', function(keys, args)
+  local preferences = key.notification_preferences(args[1])
+  for i = 2, #args, 2 do
+    if args[i + 1] == '1' then
+      redis.call('HDEL', preferences, args[i])
+    else
+      redis.call('HSET', preferences, args[i], 'off')
+    end
+  end
+end)

@@ -1,0 +1,85 @@
+"""Exports, deletes and renames a user's notifications.
+
+A user in the groups of others follows from what the user did: events and the audit keep that right.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plaza.core.functions import Functions
+from plaza.notifications.keys import (
+    NOTIFICATION_ACTORS,
+    NOTIFICATION_GROUPS,
+    NOTIFICATION_PREFERENCES,
+    NOTIFICATIONS,
+    NOTIFICATIONS_DISMISSED,
+    NOTIFICATIONS_UNREAD,
+)
+from plaza.notifications.recorder import Recorder
+
+
+class NotificationsPersonalData:
+    """A user's notifications and preferences."""
+
+    def __init__(self, functions: Functions, recorder: Recorder) -> None:
+        self._valkey = functions.valkey
+        self._recorder = recorder
+
+    async def export(self, username: str) -> dict[str, Any]:
+        """Return a user's notifications with their latest actors, and the types that are turned off."""
+        rows, unread, off = await self._valkey.batch(
+            [
+                ("ZRANGE", NOTIFICATIONS(username), 0, -1, "REV", "WITHSCORES"),
+                ("ZRANGE", NOTIFICATIONS_UNREAD(username), 0, -1),
+                ("HKEYS", NOTIFICATION_PREFERENCES(username)),
+            ]
+        )
+        latest = [("ZRANGE", NOTIFICATION_ACTORS(username, id), 0, 2, "REV") for id, _ in rows]
+        actors = await self._valkey.batch(latest)
+        return {
+            "notifications": [
+                {"id": id, "updated_at": int(at), "read": id not in unread, "actors": names}
+                for (id, at), names in zip(rows, actors, strict=True)
+            ],
+            "turned_off": sorted(off),
+        }
+
+    async def delete(self, username: str) -> None:
+        """Delete a user's notifications and preferences. Repeatable."""
+        ids = await self._group_ids(username)
+        if ids:
+            await self._valkey.call("UNLINK", *(NOTIFICATION_ACTORS(username, id) for id in ids))
+        await self._valkey.call("UNLINK", *(key(username) for key in _OWN_KEYS))
+
+    async def rename(self, old: str, new: str) -> None:
+        """Move a user's notifications to a new name. Repeatable."""
+        for id in await self._group_ids(old):
+            await self._copy_sorted_set(NOTIFICATION_ACTORS(old, id), NOTIFICATION_ACTORS(new, id))
+        for key in (NOTIFICATION_GROUPS, NOTIFICATION_PREFERENCES):
+            fields = await self._valkey.call("HGETALL", key(old))
+            if fields:
+                await self._valkey.call("HSET", key(new), *(word for pair in fields.items() for word in pair))
+        for key in (NOTIFICATIONS, NOTIFICATIONS_UNREAD, NOTIFICATIONS_DISMISSED):
+            await self._copy_sorted_set(key(old), key(new))
+        await self.delete(old)
+        await self._recorder.recheck(new)
+
+    async def _group_ids(self, username: str) -> list[str]:
+        """Return the groups by the lists, whichever has them: an interrupted deletion may have left one."""
+        ids = await self._valkey.call("ZRANGE", NOTIFICATIONS(username), 0, -1)
+        return list(ids)
+
+    async def _copy_sorted_set(self, source: str, target: str) -> None:
+        rows = await self._valkey.call("ZRANGE", source, 0, -1, "WITHSCORES")
+        if rows:
+            await self._valkey.call("ZADD", target, *(word for member, score in rows for word in (repr(score), member)))
+
+
+_OWN_KEYS = (
+    NOTIFICATION_GROUPS,
+    NOTIFICATIONS_DISMISSED,
+    NOTIFICATION_PREFERENCES,
+    NOTIFICATIONS_UNREAD,
+    NOTIFICATIONS,
+)

@@ -1,0 +1,154 @@
+"""Records activities: consumes the events of the other domains, and makes groups follow the source data.
+
+An event only says where to look. What is recorded is what the source data says when the event is handled, so events
+that come twice, late or not at all leave no wrong actors behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from plaza.core.events import Event
+from plaza.core.functions import Functions
+from plaza.core.notification_source import (
+    Activity,
+    GroupName,
+    LatestActors,
+    NotificationSource,
+    Recipients,
+    subject_kind,
+)
+from plaza.core.sequences import chunks
+from plaza.notifications.keys import NOTIFICATION_ACTORS, NOTIFICATIONS
+
+# Groups written at once.
+BATCH: Final = 100
+
+# Reads of activities that keep changing. Their next events follow anyway.
+MAX_READS: Final = 5
+
+IMPORT: Final = "import"
+RENAME: Final = "rename"
+
+
+class Recorder:
+    """Writes activities of all sources to the groups of their recipients."""
+
+    def __init__(
+        self, functions: Functions, sources: Sequence[NotificationSource], recipients: Recipients | None
+    ) -> None:
+        self.sources = sources
+        self._functions = functions
+        self._by_kind: Mapping[str, NotificationSource] = {kind: each for each in sources for kind in each.kinds}
+        self._recipients = recipients
+
+    def keys(self, username: str) -> list[str]:
+        """Return the keys that the commands and queries take."""
+        own = [] if self._recipients is None else self._recipients.recipient_keys(username)
+        return [NOTIFICATIONS(username), *own]
+
+    def source_of(self, subject: str) -> NotificationSource | None:
+        """Return the source that answers for a subject; None if its domain does not run."""
+        return self._by_kind.get(subject_kind(subject))
+
+    async def handle_batch(self, source: NotificationSource, events: Sequence[Event]) -> None:
+        """Record what events say: each group is written once, however many events are about it."""
+        told = [event for event in events if event.origin != IMPORT]
+        for group in dict.fromkeys(await source.ended(events)):
+            await self._run("drop", group)
+        await self.refresh(source, await source.activities(told))
+        for event in told:
+            if event.type == "user.renamed":
+                await self.recheck(event.data["new"])
+
+    async def refresh(self, source: NotificationSource, activities: Iterable[Activity]) -> int:
+        """Make groups follow the source data. Returns how many activities changed a group.
+
+        What changed is read again after it was written. So if two refresh the same activity, the later one notices
+        that it has written an old state, and the group ends with the current one.
+        """
+        pending = [one for one in _unique(activities) if one.actor != one.group.recipient]
+        changed = 0
+        for attempt in range(MAX_READS):
+            if not pending:
+                break
+            times = await source.times(pending)
+            groups = _by_group(pending, times)
+            counts: list[int] = []
+            for batch in chunks(groups.items(), BATCH):
+                counts += await asyncio.gather(*(self._record(source, group, rows.values()) for group, rows in batch))
+            changed += sum(counts) if attempt == 0 else 0
+            again = {group for group, count in zip(groups, counts, strict=True) if count}
+            pending = [activity for activity in pending if activity.group in again]
+        return changed
+
+    async def recheck(self, username: str) -> int:
+        """Compare all groups of a user with the source data. Returns how many actors were wrong."""
+        wrong = 0
+        for id in await self._functions.valkey.call("ZRANGE", NOTIFICATIONS(username), 0, -1):
+            wrong += await self.recheck_group(username, id)
+        return wrong
+
+    async def recheck_group(self, username: str, id: str) -> int:
+        """Compare a group with the source data. Returns how many actors were wrong."""
+        group = group_of(username, id)
+        source = self.source_of(group.subject)
+        rows = await self._functions.valkey.call("ZRANGE", NOTIFICATION_ACTORS(username, id), 0, -1, "WITHSCORES")
+        if source is None:
+            return 0
+        return await self.refresh(source, [Activity(group, actor, int(at), renamed=True) for actor, at in rows])
+
+    async def drop(self, group: GroupName) -> None:
+        """Remove the groups of a subject that cannot be seen any more."""
+        await self._run("drop", group)
+
+    async def _record(
+        self, source: NotificationSource, group: GroupName, rows: Iterable[tuple[Activity, int | None]]
+    ) -> int:
+        words = [word for activity, at in rows for word in _words(activity, at)]
+        changed, *overflowing = await self._run("record", group, *words)
+        for number, since, until in chunks(overflowing, 3):
+            latest = await source.latest(group, int(since), int(until) if until else None)
+            if latest is not None:
+                await self._fill(group, number, latest)
+        return int(changed)
+
+    async def _fill(self, group: GroupName, number: str, latest: LatestActors) -> None:
+        rows = [word for row in latest.actors if row[0] != group.recipient for word in row]
+        await self._run("fill", group, number, latest.total, *rows)
+
+    async def _run(self, command: str, group: GroupName, *args: str | int) -> Any:
+        about = f"{group.type}:{group.subject}"
+        keys = self.keys(group.recipient)
+        return await self._functions.run(f"notifications_{command}", keys, group.recipient, about, *args)
+
+
+def group_of(username: str, id: str) -> GroupName:
+    """Return the group of an id: `<type>:<subject>:<number>`."""
+    about, _, _ = id.rpartition(":")
+    type, _, subject = about.partition(":")
+    return GroupName(username, type, subject)
+
+
+def _unique(activities: Iterable[Activity]) -> list[Activity]:
+    """Return each activity once, the latest."""
+    return list({(one.group, one.actor, one.ref): one for one in activities}.values())
+
+
+def _by_group(
+    activities: Sequence[Activity], times: Sequence[int | None]
+) -> dict[GroupName, dict[str, tuple[Activity, int | None]]]:
+    """Return each actor of each group, with the latest time."""
+    groups: dict[GroupName, dict[str, tuple[Activity, int | None]]] = {}
+    for activity, at in zip(activities, times, strict=True):
+        rows = groups.setdefault(activity.group, {})
+        known = rows.get(activity.actor)
+        if known is None or (at is not None and (known[1] is None or at > known[1])):
+            rows[activity.actor] = (activity, at)
+    return groups
+
+
+def _words(activity: Activity, at: int | None) -> tuple[str, str | int, str]:
+    return activity.actor, "" if at is None else at, "1" if activity.renamed else ""
