@@ -41,6 +41,7 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.sql_events import SqlEventRelay
 from plaza.core.telemetry import RequestLog, metrics_sampling
+from plaza.core.topic_hub import TopicHub
 from plaza.core.wrong_type import WrongTypeReporter
 from plaza.demo import keys as demo
 from plaza.demo.lifecycle import Demo
@@ -67,6 +68,7 @@ from plaza.sessions.service import Sessions
 from plaza.shop import domain as shop
 from plaza.shop.items import Items
 from plaza.social import domain as social
+from plaza.social import routes_feed_streams
 from plaza.social.avatars import Avatars
 from plaza.social.inbound_sync import InboundSync
 from plaza.social.password_changes import PasswordChanges
@@ -146,6 +148,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
         try:
             yield Plaza(core, app, jobs, services)
         finally:
+            services[TopicHub].close()
             services[EventHub].close()
             await services[Audits].close()
             for part in parts:
@@ -167,6 +170,7 @@ def _services(
         core.functions, core.settings.events_days, core.settings.events_max, list(event_types(domains))
     )
     services |= _event_services(core, domains)
+    services[TopicHub] = _topic_hub(core, parts, services[EventHub])
     services[KeyBrowser] = KeyBrowser(core.valkey, catalogues(domains))
     return services
 
@@ -178,6 +182,12 @@ def _event_services(core: Core, domains: Sequence[Domain]) -> dict[type, Any]:
     names = EventTypeNames(kind.type for kinds in types.values() for kind in kinds)
     source = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")
     return {EventHub: hub, EventFeed: EventFeed(hub, names, source)}
+
+
+def _topic_hub(core: Core, parts: Sequence[Parts], events: EventHub) -> TopicHub:
+    sources = [source for part in parts for source in part.topic_sources]
+    hidden = next((part.provided.hidden_authors for part in parts if part.provided.hidden_authors), None)
+    return TopicHub(events, sources, hidden, core.auth, core.clock, limits=core.settings.rate_limits)
 
 
 def _worker(
@@ -252,6 +262,8 @@ def event_types(domains: Sequence[Domain] = DOMAINS) -> dict[str, Sequence[type[
 def routes_of(domains: Sequence[Domain]) -> list[Routes]:
     """Return all routes except those of `/docs`, `/openapi.json` and `/metrics`, which `make_app` adds."""
     own = [health.route, event_routes.route, proxy.route, *(routes for domain in domains for routes in domain.routes)]
+    if social.DOMAIN in domains:
+        own.append(routes_feed_streams.route)
     return [*own, *page_registry.ROUTES] if _shows_pages(domains) else own
 
 

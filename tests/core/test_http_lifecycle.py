@@ -15,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from plaza.core.http import app as http_app
-from plaza.core.http import streaming
+from plaza.core.http import event_stream_sender, streaming
 from plaza.core.http.app import App
 from plaza.core.http.request import Request
 from plaza.core.metrics import exposition
@@ -152,7 +152,7 @@ async def test_events_come_as_they_happen(client: httpx.AsyncClient, shelf: Shel
 async def test_a_silent_stream_of_events_is_kept_alive(
     client: httpx.AsyncClient, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "KEEP_ALIVE_SECONDS", 0.01)
+    monkeypatch.setattr(event_stream_sender, "KEEP_ALIVE_SECONDS", 0.01)
     async with client.stream("GET", "/events?count=0") as answer:
         text = ""
         async for piece in answer.aiter_text():

@@ -15,6 +15,7 @@ from plaza.articles.report_sources import ArticleCommentReports, ArticleReports
 from plaza.articles.routes import route
 from plaza.articles.search_source import ArticleSearch
 from plaza.articles.service import Articles
+from plaza.articles.topic_source import ArticleTopics
 from plaza.core.atom import public_url
 from plaza.core.domain import Core, Domain, Parts
 from plaza.core.paging import Snapshots
@@ -30,6 +31,7 @@ def build(core: Core) -> Parts:
         personal_data=ArticlesPersonalData(articles, comments),
         search_sources=[ArticleSearch(articles)],
         report_sources=[ArticleReports(articles), ArticleCommentReports(comments)],
+        topic_sources=[ArticleTopics(articles)],
     )
 
 

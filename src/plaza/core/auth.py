@@ -157,6 +157,12 @@ class Auth:
         """
         await self.revocations.revoke(username)
 
+    def has_ended(self, actor: Actor) -> bool:
+        """Whether an actor who was accepted earlier is no longer: deleted, renamed, suspended, signed out. No I/O."""
+        if actor.since_ms is not None and actor.since_ms <= self.revocations.revoked_ms(actor.name):
+            return True
+        return actor.session is not None and self.ended_sessions.revoked_ms(actor.session) != NOT_REVOKED
+
     def _token_actor(self, token: str, *, may_be_key: bool) -> Actor:
         verified = self._verified.get(token)
         if verified is None:

@@ -33,6 +33,7 @@ from plaza.core.security_log import SecurityLog
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.timers import Timer
+from plaza.core.topics import HiddenAuthors, TopicSource
 from plaza.core.valkey import Valkey
 from plaza.core.zip_stream import ArchivedFile
 
@@ -154,6 +155,7 @@ class Provided:
     api_sessions: SessionList | None = None
     blocks: BlockLists | None = None
     recipients: Recipients | None = None
+    hidden_authors: HiddenAuthors | None = None
     pictures: Pictures | None = None
     picture_hosts: Mapping[str, PictureHost] = field(default_factory=dict)  # by kind of thing
     personal_data: Mapping[str, PersonalData] = field(default_factory=dict)  # by domain
@@ -218,6 +220,7 @@ class Parts:
     search_sources: Sequence[SearchSource] = ()
     report_sources: Sequence[ReportSource] = ()
     notification_sources: Sequence[NotificationSource] = ()
+    topic_sources: Sequence[TopicSource] = ()
     inspectors: Sequence[Inspector] = ()  # audit checks against data outside Valkey
     # Called before the connections close.
     on_close: Sequence[Callable[[], None]] = ()

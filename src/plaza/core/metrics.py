@@ -193,6 +193,17 @@ EVENT_LISTENERS_CUT_OFF = Counter(
     "Listeners of `GET /events` that did not keep up and were disconnected.",
     registry=REGISTRY,
 )
+TOPIC_LISTENERS = Gauge(
+    "plaza_topic_listeners",
+    "Open pages and feed streams that wait for updates.",
+    registry=REGISTRY,
+    multiprocess_mode="livesum",
+)
+TOPIC_LISTENERS_CUT_OFF = Counter(
+    "plaza_topic_listeners_cut_off_total",
+    "Open pages and feed streams that did not keep up and were disconnected.",
+    registry=REGISTRY,
+)
 CACHE_PAGES = Counter(
     "plaza_cache_pages_total",
     "Requests to the page cache, by result: hit, old (served while it is recomputed), computed, or passed by.",

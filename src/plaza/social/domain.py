@@ -21,6 +21,7 @@ from plaza.social.credentials import Credentials
 from plaza.social.engagements import Engagements
 from plaza.social.events import EVENTS
 from plaza.social.feeds import Feeds
+from plaza.social.hidden_users import HiddenUsers
 from plaza.social.home_feed import HomeFeed
 from plaza.social.home_feed_updates import HomeFeedUpdates
 from plaza.social.inbound_sync import InboundSync
@@ -37,6 +38,7 @@ from plaza.social.posts import Posts
 from plaza.social.relations import Relations
 from plaza.social.report_sources import CommentReports, PostReports, UserReports
 from plaza.social.search_source import PostSearch, UserSearch
+from plaza.social.topic_source import PostTopics
 from plaza.social.users import Users
 
 
@@ -56,6 +58,7 @@ def build(core: Core) -> Parts:
     api_sessions = ApiSessions(functions, core.auth, clock)
     personal_data = SocialPersonalData(functions, comments, HomeFeedUpdates(functions))
     feeds = Feeds(functions, reader, users, clock)
+    home = HomeFeed(functions, reader, clock)
     services = [
         credentials,
         users,
@@ -66,7 +69,7 @@ def build(core: Core) -> Parts:
         Engagements(functions, posts),
         feeds,
         PostAtomFeeds(feeds, users, public_url(core.settings)),
-        HomeFeed(functions, reader, clock),
+        home,
         InboundSync(functions, posts, clock),
     ]
     found_users = UserSearch(users)
@@ -76,6 +79,7 @@ def build(core: Core) -> Parts:
             passwords=credentials,
             blocks=relations,
             recipients=SocialRecipients(users),
+            hidden_authors=HiddenUsers(users),
             api_sessions=api_sessions,
             picture_hosts={POST: post_pictures, AVATAR: avatars},
         ),
@@ -84,6 +88,7 @@ def build(core: Core) -> Parts:
         search_sources=[found_users, PostSearch(reader, found_users)],
         notification_sources=[SocialNotifications(core.valkey, users)],
         report_sources=[PostReports(posts), CommentReports(comments), UserReports(users)],
+        topic_sources=[PostTopics(feeds, home, clock)],
         on_close=[passwords.close],
     )
 

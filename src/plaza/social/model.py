@@ -291,6 +291,13 @@ class FeedPage(msgspec.Struct):
     pagination: Pagination
 
 
+class NewPosts(msgspec.Struct):
+    """A message of a feed's stream: new posts, newest first."""
+
+    topic: Literal["explore", "following"]
+    posts: Annotated[list[str], Meta(description="Ids of posts.")]
+
+
 class UserPage(msgspec.Struct):
     users: list[User]
     pagination: Pagination

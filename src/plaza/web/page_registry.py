@@ -40,6 +40,7 @@ from plaza.web import (
     routes_security,
     routes_settings,
     routes_shop,
+    routes_updates,
     routes_users,
 )
 from plaza.web.demo_accounts import DemoAccounts
@@ -67,6 +68,7 @@ ROUTES: Final[tuple[Routes, ...]] = (
     routes_live.page,
     routes_shop.page,
     routes_search.page,
+    routes_updates.page,
     routes_accounts.page,
     routes_operator_live.page,
     routes_operator_keys.page,

@@ -12,10 +12,11 @@ import structlog
 from plaza.core.errors import PlazaError
 from plaza.core.http.body_reader import ClientDisconnected, Receive, discard_body
 from plaza.core.http.bound_route import EncodedResponse
+from plaza.core.http.event_stream_sender import EventStreamSender
 from plaza.core.http.headers import Cors
 from plaza.core.http.request import Request
 from plaza.core.http.responses import EVENTS
-from plaza.core.http.streaming import Send, close, send_chunks, send_events
+from plaza.core.http.streaming import Send, close, send_chunks
 from plaza.core.wrong_type import ExplainError
 
 _ONE_TRIP = b'valkey;desc="1 round trip";dur='
@@ -34,6 +35,7 @@ class ResponseSender:
         self._cors = cors
         self._explain_error = explain_error
         self._draining = draining
+        self._events = EventStreamSender(draining)
 
     async def send(
         self, request: Request, response: EncodedResponse, started: float, receive: Receive, send: Send
@@ -78,7 +80,7 @@ class ResponseSender:
         try:
             if (b"content-type", EVENTS.encode()) in response.headers:
                 request.streams = True
-                await send_events(items, receive, send, self._draining)
+                await self._events.send(items, receive, send)
             else:
                 await send_chunks(items, receive, send)
         except (ClientDisconnected, asyncio.CancelledError):

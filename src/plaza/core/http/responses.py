@@ -54,7 +54,9 @@ class ServerSentEvent(msgspec.Struct, Generic[T], frozen=True):
 
 
 def encode_server_sent_event(item: Any) -> bytes:
-    """Encode an item of an event stream. An item that is no `ServerSentEvent` is the data of one."""
+    """Encode an item of an event stream. Bytes are encoded events; another item is the data of one."""
+    if isinstance(item, bytes):
+        return item
     if not isinstance(item, ServerSentEvent):
         return b"data: " + encode(item) + b"\n\n"
     lines = []

@@ -8,21 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
 from plaza.core.http.body_reader import ClientDisconnected, Receive
-from plaza.core.http.responses import encode_server_sent_event
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
-# Proxies close a connection that is silent for a minute, many after 30 s.
-KEEP_ALIVE_SECONDS = 15.0
-
 # Most reads end sooner, and watching for a disconnect costs a task.
 WATCH_DELAY_SECONDS = 0.02
-
-_END = object()
 
 
 async def disconnected(receive: Receive) -> None:
@@ -82,27 +75,3 @@ async def send_chunks(items: AsyncIterator[Any], receive: Receive, send: Send) -
             chunk = item.encode() if isinstance(item, str) else item
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
-
-
-async def send_events(items: AsyncIterator[Any], receive: Receive, send: Send, draining: asyncio.Event) -> None:
-    """Send server-sent events, with a comment during silence so that proxies keep the connection open."""
-    gone = asyncio.ensure_future(disconnected(receive))
-    stop = asyncio.ensure_future(draining.wait())
-    item = asyncio.ensure_future(anext(items, _END))
-    try:
-        while True:
-            await asyncio.wait({gone, stop, item}, timeout=KEEP_ALIVE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            if gone.done():
-                raise ClientDisconnected
-            if stop.done() or (item.done() and item.result() is _END):
-                break
-            chunk = encode_server_sent_event(item.result()) if item.done() else b":\n\n"
-            if item.done():
-                item = asyncio.ensure_future(anext(items, _END))
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-    finally:
-        for waiting in (gone, stop, item):
-            waiting.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await waiting
