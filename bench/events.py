@@ -22,6 +22,7 @@ from plaza.articles.service import Articles
 from plaza.core import paging
 from plaza.core.auth import Actor, Auth
 from plaza.core.clock import Clock
+from plaza.core.encryption import FieldEncryption
 from plaza.core.event_streams import stream_of
 from plaza.core.events import EVENTS, Consumer, Event, Events
 from plaza.core.functions import Functions, Library
@@ -38,6 +39,7 @@ from plaza.social.library import LIBRARY as SOCIAL
 from plaza.social.model import NewPost
 from plaza.social.post_reader import PostReader
 from plaza.social.posts import Posts
+from plaza.social.private_fields import PrivateFields
 from plaza.social.relations import Relations
 from plaza.social.users import Users
 from tests.servers import running_server
@@ -55,9 +57,10 @@ class EventVariant:
         chosen = [replace(library, constants={**library.constants, "EMITS": emits}) for library in libraries]
         self.functions = Functions(valkey, chosen)
         clock, auth = Clock(), Auth(SETTINGS)
-        users = Users(self.functions, auth, clock)
+        private = PrivateFields(FieldEncryption(["d" * 32]))
+        users = Users(self.functions, auth, clock, private)
         self.posts = Posts(self.functions, PostReader(self.functions), users, clock)
-        self.sync = InboundSync(self.functions, self.posts, clock)
+        self.sync = InboundSync(self.functions, self.posts, clock, private)
         self.engagements = Engagements(self.functions, self.posts)
         self.relations = Relations(self.functions, users, clock)
         self.articles = Articles(self.functions, clock, 7)

@@ -23,6 +23,7 @@ from bench.load import Measured, measure, request, server
 from plaza.core import paging
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
+from plaza.core.encryption import FieldEncryption
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.valkey import Valkey, connect
@@ -31,6 +32,7 @@ from plaza.social.inbound_sync import InboundSync
 from plaza.social.library import LIBRARY
 from plaza.social.post_reader import PostReader
 from plaza.social.posts import Posts
+from plaza.social.private_fields import PrivateFields
 from plaza.social.users import Users
 from tests.servers import Server, running_server
 
@@ -68,9 +70,10 @@ class Community:
         self.valkey, clock = valkey, Clock()
         self.functions = Functions(valkey, [LIBRARY, paging.LIBRARY])
         self.auth = Auth(Settings(jwt_secret=SECRET, api_key="k" * 32))
-        users = Users(self.functions, self.auth, clock)
+        private = PrivateFields(FieldEncryption(["d" * 32]))
+        users = Users(self.functions, self.auth, clock, private)
         self.posts = Posts(self.functions, PostReader(self.functions), users, clock)
-        self.sync = InboundSync(self.functions, self.posts, clock)
+        self.sync = InboundSync(self.functions, self.posts, clock, private)
         self.home = HomeFeed(self.functions, PostReader(self.functions), clock)
 
     async def fill(self) -> None:

@@ -25,7 +25,7 @@ from plaza.social.domain import DOMAIN
 
 
 async def main(url: str, secret: str, port: int) -> None:
-    settings = Settings(jwt_secret=secret, api_key="k" * 32, rate_limits=False)
+    settings = Settings(jwt_secret=secret, api_key="k" * 32, data_key="d" * 32, rate_limits=False)
     valkey = await connect(url)
     functions = Functions(valkey, [DOMAIN.library, paging.LIBRARY])
     await functions.load()

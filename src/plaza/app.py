@@ -24,6 +24,7 @@ from plaza.core.api_keys import ApiKeys
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
 from plaza.core.domain import Core, Domain, Parts, build_domains
+from plaza.core.encryption import FieldEncryption
 from plaza.core.event_hub import EventHub
 from plaza.core.event_routes import EventFeed, EventTypeNames
 from plaza.core.event_trimming import EventTrimming
@@ -56,6 +57,7 @@ from plaza.keyspace.browser import KeyBrowser
 from plaza.keyspace.proxy import execution
 from plaza.keyspace.proxy import routes as proxy
 from plaza.keyspace.proxy.service import Proxy
+from plaza.keyspace.reencryption import Reencryption
 from plaza.live import domain as live
 from plaza.live.viewers import ViewerAuthenticator
 from plaza.media import domain as media
@@ -164,7 +166,10 @@ def _services(
     services: dict[type, Any] = {type(service): service for part in parts for service in part.services}
     services[System] = System(core.valkey, core.sql, draining)
     services[WrongTypeReporter] = WrongTypeReporter(core.valkey, catalogues(domains))
-    services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains), services.get(SqlSecurityLog))
+    encryption = FieldEncryption(core.settings.data_keys())
+    services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains), encryption, services.get(SqlSecurityLog))
+    encrypted = [fields for part in parts for fields in part.encrypted]
+    services[Reencryption] = Reencryption(core.functions, catalogues(domains), encrypted)
     services[Audits] = Audits(_auditor(core, domains, parts))
     services[EventTrimming] = EventTrimming(
         core.functions, core.settings.events_days, core.settings.events_max, list(event_types(domains))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import plaza
-from plaza.commands import api_keys, challenges, demo, events, keyspace, live, search, users, webhooks
+from plaza.commands import api_keys, challenges, data_key, demo, events, keyspace, live, search, users, webhooks
 from plaza.commands.base import add_command
 from plaza.core.settings import Settings
 
@@ -77,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     keyspace.add_commands(commands)
     users.add_commands(commands)
     api_keys.add_commands(commands)
+    data_key.add_commands(commands)
     demo.add_commands(commands)
     challenges.add_commands(commands)
     live.add_commands(commands)

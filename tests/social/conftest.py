@@ -42,7 +42,7 @@ from tests.social.consistency import Keyspace, read_all, violations
 
 T = TypeVar("T")
 
-SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32, rate_limits=False)
+SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32, data_key="d" * 32, rate_limits=False)
 ADMIN = Actor("root", "admin")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from plaza.core import paging
 from plaza.core.auth import Actor, Auth
 from plaza.core.clock import ManualClock
+from plaza.core.encryption import FieldEncryption
 from plaza.core.errors import PlazaError
 from plaza.core.functions import Functions
 from plaza.core.keyspace import use_layout
@@ -21,6 +22,7 @@ from plaza.social.library import LIBRARY
 from plaza.social.model import NewComment, NewPost, PostEdit
 from plaza.social.post_reader import PostReader
 from plaza.social.posts import Posts
+from plaza.social.private_fields import PrivateFields
 from plaza.social.relations import Relations
 from plaza.social.users import Users
 from tests.timeouts import connect_for_test
@@ -37,7 +39,8 @@ async def main(url: str, seed: int) -> None:
     use_layout(valkey.layout)
     functions, clock = Functions(valkey, [LIBRARY, paging.LIBRARY], projection_ms=PROJECTION_MS), ManualClock()
     await functions.load()
-    users = Users(functions, Auth(Settings(jwt_secret="s" * 32, api_key="k" * 32)), clock)
+    auth, private = Auth(Settings(jwt_secret="s" * 32, api_key="k" * 32)), PrivateFields(FieldEncryption(["d" * 32]))
+    users = Users(functions, auth, clock, private)
     relations = Relations(functions, users, clock)
     posts = Posts(functions, PostReader(functions), users, clock)
     engagements, comments = Engagements(functions, posts), Comments(functions, posts)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def build(core: Core) -> Parts:
     """Build second factors, which signing in needs. What needs passwords and sessions is built last."""
-    second_factors = SecondFactors(core.functions, Encryption(core.settings.secret("data_key")), core.clock)
+    second_factors = SecondFactors(core.functions, Encryption(core.settings.data_keys()), core.clock)
     log = SqlSecurityLog(core.sql, core.clock, core.settings.account_address)
     account_log = AccountLog(log)
     challenges = PasskeyChallenges(core.valkey, core.settings.secret("jwt_secret"), core.clock)
@@ -44,6 +44,7 @@ def build(core: Core) -> Parts:
         Provided(second_factor=check, security_log=log),
         timers=jobs.timers(log),
         personal_data=AccountsPersonalData(core.valkey, second_factors, passkeys, log),
+        encrypted=[second_factors.encrypted_fields()],
         build_last=lambda provided: _build_last(core, account_log, provided),
     )
 

@@ -13,7 +13,7 @@ from plaza.accounts.recovery_codes import new_recovery_codes, recovery_digests
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.domain import WrongCode
-from plaza.core.encryption import Encryption, Undecryptable
+from plaza.core.encryption import EncryptedFields, Encryption, Undecryptable
 from plaza.core.functions import Functions
 
 STEP_SECONDS: Final = 30
@@ -30,6 +30,12 @@ class SecondFactors:
         self._valkey = functions.valkey
         self._encryption = encryption
         self._clock = clock
+
+    def encrypted_fields(self) -> EncryptedFields:
+        def renew(ids: tuple[str, ...], field: str, stored: str, plain_too: bool) -> str:
+            return self._encryption.renew(stored, _CONTEXT)
+
+        return EncryptedFields(ACCOUNT_MFA, ("totp_secret", "pending_secret"), renew)
 
     async def is_enabled(self, username: str) -> bool:
         """Whether signing in with the password needs a code or a passkey. One round trip."""

@@ -17,6 +17,7 @@ from plaza.core.account_sessions import SessionList
 from plaza.core.auth import Actor, Auth
 from plaza.core.clients import UNKNOWN_CLIENT, ClientInfo
 from plaza.core.clock import Clock
+from plaza.core.encryption import EncryptedFields
 from plaza.core.errors import Unauthenticated
 from plaza.core.events import Consumer, EventData
 from plaza.core.functions import Functions, Library
@@ -222,6 +223,7 @@ class Parts:
     notification_sources: Sequence[NotificationSource] = ()
     topic_sources: Sequence[TopicSource] = ()
     inspectors: Sequence[Inspector] = ()  # audit checks against data outside Valkey
+    encrypted: Sequence[EncryptedFields] = ()
     # Called before the connections close.
     on_close: Sequence[Callable[[], None]] = ()
 

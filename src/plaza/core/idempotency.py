@@ -102,7 +102,9 @@ class IdempotentRequest:
         if _VISIBLE.fullmatch(key) is None:
             raise Invalid("must be 1 to 255 visible ASCII characters", field="Idempotency-Key")
         caller_and_key = hashlib.sha256(f"{caller}\n{key}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        request_hash = hashlib.sha256(f"{method} {target}\n".encode("utf-8", "surrogatepass") + body).hexdigest()
+        # The key is part of it, because a hash of the body alone could be guessed from a copy of the database.
+        request = f"{key}\n{method} {target}\n".encode("utf-8", "surrogatepass") + body
+        request_hash = hashlib.sha256(request).hexdigest()
         return cls(caller_and_key, request_hash)
 
     def operation(self, day: str) -> str:

@@ -46,6 +46,7 @@ class HashField:
     max_length: int = 200  # characters that the proxy accepts
     value_regex: str = ""  # as `Key.element_regex`; empty: any value
     required: bool = False  # a hash without it violates an invariant
+    encrypted: bool = False  # Plaza encrypts it with a key outside Valkey, and decrypts it for its user only
 
 
 @dataclass(frozen=True, slots=True)

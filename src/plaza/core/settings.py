@@ -70,8 +70,11 @@ class Settings:
     )
     data_key: str = setting(
         "",
-        "Encrypts stored secrets such as second factors; at least 32 bytes. "
+        "Encrypts stored secrets and identity numbers of profiles; at least 32 bytes. "
         "Empty: generated once and stored in the data directory, mode 600. Back it up: without it they are unreadable.",
+    )
+    data_key_old: tuple[str, ...] = setting(
+        (), "Earlier data keys, separated by commas: they decrypt what is not yet encrypted with the present one."
     )
     jwt_public_key: Path | None = setting(None, "PEM file of another issuer's public key (RS256 or ES256).")
     public_url: str = setting(
@@ -178,18 +181,35 @@ class Settings:
             return [f"{variable('api_key')} is shorter than {API_KEY_CHARACTERS} characters and could be guessed."]
         return []
 
-    def secret(self, name: Literal["jwt_secret", "api_key", "data_key"]) -> str:
+    def secret(self, name: Literal["jwt_secret", "api_key"]) -> str:
         """The configured secret, or the one in the data directory, which is generated on first use."""
-        if given := str(getattr(self, name)):
-            return given
+        return str(getattr(self, name)) or self._stored(name)
+
+    def data_keys(self) -> list[str]:
+        """The keys that decrypt stored values; the first one encrypts.
+
+        The file in the data directory has one key in each line, the present one first. It is read beside the setting
+        too, so that a key can move from the file to the setting.
+        """
+        given = [self.data_key] if self.data_key else []
+        stored = self._stored("data_key").splitlines() if not given or self.data_key_file.exists() else []
+        return [*given, *stored, *self.data_key_old]
+
+    @property
+    def data_key_file(self) -> Path:
+        return self.data_dir / "data-key"
+
+    def _stored(self, name: str) -> str:
         path = self.data_dir / name.replace("_", "-")
         try:
             stored = stored_secret(path)
         except OSError as error:
             raise SettingError(f"{path} cannot be used: {error.strerror}. Set {variable(name)}.") from None
         # A full disk or a manual edit can leave a short or empty file, which would let anyone in.
-        if len(stored.encode()) < SECRET_BYTES:
-            raise SettingError(f"{path} is shorter than {SECRET_BYTES} bytes. Remove it to generate a new one.")
+        if not all(map(_is_long, stored.splitlines() or [""])):
+            raise SettingError(
+                f"{path} is shorter than {SECRET_BYTES} bytes, or a line of it is. Remove it to generate a new one."
+            )
         return stored
 
     @property
@@ -227,12 +247,19 @@ class Settings:
         _require(origins, "cors_origins", "must be origins such as https://shop.example, or *")
         for name in ("jwt_secret", "data_key"):
             given = getattr(self, name)
-            _require(not given or len(given.encode()) >= SECRET_BYTES, name, f"must be at least {SECRET_BYTES} bytes")
+            _require(not given or _is_long(given), name, f"must be at least {SECRET_BYTES} bytes")
+        _require(
+            all(map(_is_long, self.data_key_old)), "data_key_old", f"must be keys of at least {SECRET_BYTES} bytes"
+        )
 
 
 def variable(name: str) -> str:
     """The name of a field's environment variable."""
     return f"PLAZA_{name.upper()}"
+
+
+def _is_long(secret: str) -> bool:
+    return len(secret.encode()) >= SECRET_BYTES
 
 
 def _require(condition: bool, name: str, rule: str) -> None:
@@ -262,16 +289,27 @@ def _expected(kind: Any) -> str:
     return {bool: "on or off", int: "a whole number"}.get(kind, "valid")
 
 
+def add_data_key(path: Path) -> None:
+    """Add a new key before those of a file, in one step: a reader sees the old file or the new one."""
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    _write_secret(fresh, f"{secrets.token_urlsafe(48)}\n{path.read_text()}")
+    fresh.replace(path)
+
+
+def _write_secret(path: Path, text: str) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def stored_secret(path: Path, generate: Callable[[], str] = lambda: secrets.token_urlsafe(48)) -> str:
     """Read the secret, or generate it. If several processes start at once, all use the same one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w") as file:
-            file.write(generate())
-            file.flush()
-            os.fsync(file.fileno())
+        _write_secret(fresh, generate())
         try:
             os.link(fresh, path)
         except FileExistsError:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from plaza.core.keyspace import Catalogue, Key, KeyAccess
+from plaza.core.keyspace import Catalogue, HashField, Key, KeyAccess
 
 INTRODUCTION = """\
 # Keys
@@ -34,7 +34,7 @@ def _section(key: Key) -> str:
     lines += [f"- **{_LABELS.get(name, name)}**: {text}" for name, text in _attributes(key)]
     if key.fields:
         lines += ["", "| field | meaning | read by | written by |", "|---|---|---|---|"]
-        lines += [f"| `{f.name}` | {f.help} | {f.read.value} | {f.write.value} |" for f in key.fields]
+        lines += [_field_row(f) for f in key.fields]
     return "\n".join(lines) + "\n"
 
 
@@ -46,6 +46,11 @@ _LABELS = {
     "always": "invariants",
     "documented_as": "documented as",
 }
+
+
+def _field_row(field: HashField) -> str:
+    help = f"{field.help}; encrypted" if field.encrypted else field.help
+    return f"| `{field.name}` | {help} | {field.read.value} | {field.write.value} |"
 
 
 def _attributes(key: Key) -> list[tuple[str, str]]:

@@ -31,6 +31,7 @@ from plaza.social import keys as k
 from plaza.social.former_names import record_former_name
 from plaza.social.personal_data import SocialPersonalData
 from plaza.social.personal_data_renaming import MOVED_LISTS
+from plaza.social.private_fields import PrivateFields
 
 # Keys read at once when searching for an admin's name in bans and suspensions.
 SCAN_COUNT = 1_000
@@ -56,6 +57,7 @@ class AccountRenaming:
         functions: Functions,
         auth: Auth,
         clock: Clock,
+        private: PrivateFields,
         social: SocialPersonalData,
         other_domains: Mapping[str, PersonalData],
     ) -> None:
@@ -64,6 +66,7 @@ class AccountRenaming:
         self.auth = auth
         self.clock = clock
         self.leases = Leases(functions)
+        self._private = private
         self._social = social
         self._other_domains = other_domains
 
@@ -128,11 +131,13 @@ class AccountRenaming:
 
     async def _copy_profile(self, names: Rename) -> None:
         profile = await self.valkey.call("HGETALL", k.USER(names.old))
-        fields = _flatten(await self._with_version(names.old, profile))
+        fields = _flatten(await self._moved_profile(names, profile))
         await self.functions.run("social_rename_copy_profile", _profile_keys(names.new), names.new, *fields)
 
-    async def _with_version(self, name: str, profile: dict[str, str]) -> dict[str, str]:
-        version = await self.valkey.call("GET", k.USER_VERSION(name))
+    async def _moved_profile(self, names: Rename, stored: dict[str, str]) -> dict[str, str]:
+        """Return a profile for the new username, with its version."""
+        profile = self._private.moved(stored, names.old, names.new)
+        version = await self.valkey.call("GET", k.USER_VERSION(names.old))
         return profile if version is None else {**profile, "version": version}
 
     async def _settle_writes(self, old: str) -> None:
@@ -148,7 +153,7 @@ class AccountRenaming:
         await self.functions.run(
             "social_rename_open_account",
             [*_profile_keys(names.new), k.AUTH_USER(names.new)],
-            names.new, len(kept), *_flatten(kept), *_flatten(await self._with_version(names.old, profile)),
+            names.new, len(kept), *_flatten(kept), *_flatten(await self._moved_profile(names, profile)),
         )  # fmt: skip
 
     async def _end(self, old: str) -> bool:

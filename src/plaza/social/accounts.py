@@ -15,6 +15,7 @@ from plaza.core.functions import Functions
 from plaza.core.idempotency import STORED_MS, IdempotentRequest, KeyReused
 from plaza.core.passwords import Passwords
 from plaza.core.rate_limits import Limiter
+from plaza.core.sequences import pairs_to_dict
 from plaza.core.settings import AccountAddress
 from plaza.social.api_sessions import ApiSessions
 from plaza.social.credentials import Credentials
@@ -30,8 +31,8 @@ from plaza.social.model import (
     UsernameTaken,
     WrongPassword,
     require_username,
-    user_from_hash,
 )
+from plaza.social.private_fields import PrivateFields
 from plaza.social.refresh_tokens import MAX_SESSIONS, RefreshToken, issue_tokens, stored_use
 
 # The reply of a refresh with a token that was used before.
@@ -50,6 +51,7 @@ class Accounts:
         credentials: Credentials,
         sessions: ApiSessions,
         clock: Clock,
+        private: PrivateFields,
         addresses: AccountAddress = "truncated",
     ) -> None:
         self.limiter = limiter
@@ -60,6 +62,7 @@ class Accounts:
         self._credentials = credentials
         self._log = credentials.log
         self._sessions = sessions
+        self._private = private
         self.clock = clock
         self._addresses = addresses
 
@@ -91,7 +94,7 @@ class Accounts:
         reply = await self._sign_in(token, now, client, stored)
         if not reply:
             raise UsernameTaken("This username is taken. Choose another one.")
-        return issue_tokens(self.auth, reply, token, stamp, now)
+        return issue_tokens(self.auth, self._own_profile(reply, token), token, stamp, now)
 
     async def register(
         self, new: Registration, client: ClientInfo = UNKNOWN_CLIENT, sent: IdempotentRequest | None = None
@@ -101,7 +104,7 @@ class Accounts:
         stamp = self.auth.issue_time_ms(new.username)
         session = (token.family, token.stored_session(now, client, self._addresses))
         reply = await self._create(new, client, now, session, sent)
-        return issue_tokens(self.auth, reply, token, stamp, now)
+        return issue_tokens(self.auth, self._own_profile(reply, token), token, stamp, now)
 
     async def create(self, new: Registration, client: ClientInfo = UNKNOWN_CLIENT) -> None:
         """Register an account without a session: a browser gets a session of its own. One round trip."""
@@ -118,7 +121,8 @@ class Accounts:
         await self.limiter.take("register", name, client.address)
         caller = self._credentials.limits.caller(name, client.address)
         hashed = await self.passwords.hash_new(new.password, name, caller=caller)
-        fields = [part for field, value in new.changes().items() if value is not None for part in (field, value)]
+        changes = self._private.stored(name, new.changes())
+        fields = [part for field, value in changes.items() if value is not None for part in (field, value)]
         reply: list[str] = await self.functions.run(
             "social_register",
             [USER(name), AUTH_USER(name), USER_LEAVING(name), USER_RENAMING(name)],
@@ -150,7 +154,7 @@ class Accounts:
             raise WrongPassword
         await limits.give_back(name, address, device)
         await self._log.record(name, "sign_in", address)
-        return issue_tokens(self.auth, reply, token, stamp, now)
+        return issue_tokens(self.auth, self._own_profile(reply, token), token, stamp, now)
 
     async def login_with_passkey(self, login: PasskeyLogin, client: ClientInfo = UNKNOWN_CLIENT) -> SignedIn:
         """Sign in with a passkey alone: it proves a device and its user, so no password or code is needed."""
@@ -159,7 +163,7 @@ class Accounts:
         reply = await self._sign_in(token, now, client, "")
         if not reply:
             raise InvalidPasskey
-        return issue_tokens(self.auth, reply, token, stamp, now)
+        return issue_tokens(self.auth, self._own_profile(reply, token), token, stamp, now)
 
     async def _sign_in(
         self, token: RefreshToken, now: int, client: ClientInfo, stored: str, rehashed: str = ""
@@ -193,7 +197,7 @@ class Accounts:
         if not reply or reply == REUSED:
             raise InvalidRefreshToken
         signed_in_ms, profile = reply
-        return issue_tokens(self.auth, profile, token, stamp, int(signed_in_ms))
+        return issue_tokens(self.auth, self._own_profile(profile, token), token, stamp, int(signed_in_ms))
 
     async def logout(self, actor: Actor | None, refresh_token: str | None, client: ClientInfo = UNKNOWN_CLIENT) -> None:
         """End the session of a refresh token, or all sessions of the caller. Two round trips."""
@@ -208,7 +212,10 @@ class Accounts:
     async def whoami(self, actor: Actor) -> User:
         """Return the caller's profile with private fields; without one, what the token says. One round trip."""
         fields = await self.valkey.call("HGETALL", USER(actor.name))
-        return user_from_hash(fields or {"role": actor.role}, actor.name, private=True)
+        return self._private.own_profile(fields or {"role": actor.role}, actor.name)
+
+    def _own_profile(self, reply: list[str], token: RefreshToken) -> User:
+        return self._private.own_profile(pairs_to_dict(reply), token.username)
 
 
 def _idempotent_request(key: str, new: Registration) -> IdempotentRequest:

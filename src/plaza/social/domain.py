@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plaza.core.atom import public_url
 from plaza.core.domain import Core, Domain, Parts, Provided
+from plaza.core.encryption import FieldEncryption
 from plaza.core.passwords import Passwords
 from plaza.core.pictures import AVATAR, POST
 from plaza.core.security_log import AccountLog
@@ -35,6 +36,7 @@ from plaza.social.personal_data import SocialPersonalData
 from plaza.social.post_pictures import PostPictures
 from plaza.social.post_reader import PostReader
 from plaza.social.posts import Posts
+from plaza.social.private_fields import PrivateFields
 from plaza.social.relations import Relations
 from plaza.social.report_sources import CommentReports, PostReports, UserReports
 from plaza.social.search_source import PostSearch, UserSearch
@@ -46,7 +48,9 @@ def build(core: Core) -> Parts:
     """Build social on an open core. What needs the other domains is built last."""
     functions, clock = core.functions, core.clock
     passwords = Passwords()
-    users, reader = Users(functions, core.auth, clock, core.provided.pictures), PostReader(functions)
+    private = PrivateFields(FieldEncryption(core.settings.data_keys()))
+    users = Users(functions, core.auth, clock, private, core.provided.pictures)
+    reader = PostReader(functions)
     relations = Relations(functions, users, clock)
     post_pictures = PostPictures(functions, core.provided.pictures)
     posts = Posts(functions, reader, users, clock, post_pictures)
@@ -56,7 +60,7 @@ def build(core: Core) -> Parts:
     limits = SignInLimits(core.limiter, core.settings.secret("jwt_secret"), clock)
     credentials = Credentials(functions, core.auth, limits, passwords, core.provided.second_factor, log)
     api_sessions = ApiSessions(functions, core.auth, clock)
-    personal_data = SocialPersonalData(functions, comments, HomeFeedUpdates(functions))
+    personal_data = SocialPersonalData(functions, comments, HomeFeedUpdates(functions), private)
     feeds = Feeds(functions, reader, users, clock)
     home = HomeFeed(functions, reader, clock)
     services = [
@@ -70,7 +74,7 @@ def build(core: Core) -> Parts:
         feeds,
         PostAtomFeeds(feeds, users, public_url(core.settings)),
         home,
-        InboundSync(functions, posts, clock),
+        InboundSync(functions, posts, clock, private),
     ]
     found_users = UserSearch(users)
     return Parts(
@@ -83,12 +87,15 @@ def build(core: Core) -> Parts:
             api_sessions=api_sessions,
             picture_hosts={POST: post_pictures, AVATAR: avatars},
         ),
-        build_last=lambda provided: _build_last(core, passwords, credentials, api_sessions, personal_data, provided),
+        build_last=lambda provided: _build_last(
+            core, passwords, credentials, api_sessions, private, personal_data, provided
+        ),
         personal_data=personal_data,
         search_sources=[found_users, PostSearch(reader, found_users)],
         notification_sources=[SocialNotifications(core.valkey, users)],
         report_sources=[PostReports(posts), CommentReports(comments), UserReports(users)],
         topic_sources=[PostTopics(feeds, home, clock)],
+        encrypted=[private.encrypted_fields()],
         on_close=[passwords.close],
     )
 
@@ -98,6 +105,7 @@ def _build_last(
     passwords: Passwords,
     credentials: Credentials,
     api_sessions: ApiSessions,
+    private: PrivateFields,
     social: SocialPersonalData,
     provided: Provided,
 ) -> Parts:
@@ -105,7 +113,7 @@ def _build_last(
     functions, auth, clock = core.functions, core.auth, core.clock
     others = {name: data for name, data in provided.personal_data.items() if data is not social}
     deletion = AccountDeletion(functions, auth, social, others, credentials.log)
-    renaming = AccountRenaming(functions, auth, clock, social, others)
+    renaming = AccountRenaming(functions, auth, clock, private, social, others)
     jobs = SocialJobs(functions, social.posts, deletion, renaming, social.fanout, clock)
     accounts = Accounts(
         functions,
@@ -115,6 +123,7 @@ def _build_last(
         credentials,
         api_sessions,
         clock,
+        private,
         core.settings.account_address,
     )
     password_changes = PasswordChanges(
@@ -123,6 +132,7 @@ def _build_last(
         passwords,
         credentials,
         clock,
+        private,
         provided.sessions,
         core.settings.account_address,
     )

@@ -39,6 +39,7 @@ from plaza.social.model import (
     Username,
 )
 from plaza.social.posts import Posts
+from plaza.social.private_fields import PrivateFields
 from plaza.social.relations import follow_keys
 
 MAX_RECORDS: Final = 1_000
@@ -116,8 +117,9 @@ ALIASES: Final = {
 
 
 class InboundSync:
-    def __init__(self, functions: Functions, posts: Posts, clock: Clock) -> None:
+    def __init__(self, functions: Functions, posts: Posts, clock: Clock, private: PrivateFields) -> None:
         self.functions = functions
+        self._private = private
         self.valkey = functions.valkey
         self.posts = posts
         self.clock = clock
@@ -158,7 +160,8 @@ class InboundSync:
     async def _user(self, record: UserRecord) -> Status:
         if record.password_hash is not None and not is_supported_hash(record.password_hash):
             raise Invalid("Not a supported argon2 or bcrypt hash.", field="password_hash")
-        given, name = record.changes(), record.username
+        name = record.username
+        given = self._private.stored(name, record.changes())
         kept = [part for field, value in given.items() if value is not None for part in (field, value)]
         gone = [field for field, value in given.items() if value is None]
         created = "" if record.created_at is None else record.created_at

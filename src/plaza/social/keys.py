@@ -40,6 +40,8 @@ PRIVATE = {
     "ip_address": "IP address",
     "device_id": "device id",
 }
+# Numbers that identify a person or their money.
+ENCRYPTED = ("ssn", "credit_card", "bank_account")
 # The same limits as in the routes.
 _LONG = {"address"}
 _LONG_CHARACTERS, _LINE_CHARACTERS = 2_000, 200
@@ -65,7 +67,14 @@ USER = Key(
         HashField("followingCount", "number of users followed", value_regex="<count>", required=True),
         HashField("created_at", f"when the account was created, {MS}", value_regex="<ms>", required=True),
         *(
-            HashField(name, says, SELF, SELF, _LONG_CHARACTERS if name in _LONG else _LINE_CHARACTERS)
+            HashField(
+                name,
+                says,
+                SELF,
+                SELF,
+                _LONG_CHARACTERS if name in _LONG else _LINE_CHARACTERS,
+                encrypted=name in ENCRYPTED,
+            )
             for name, says in PRIVATE.items()
         ),
         HashField("password", "Plaza never writes it; if another service does, no route returns it", read=NO_ACCESS),

@@ -9,10 +9,12 @@ from plaza.core.domain import SignOut
 from plaza.core.errors import Forbidden, Invalid
 from plaza.core.functions import Functions
 from plaza.core.passwords import Passwords
+from plaza.core.sequences import pairs_to_dict
 from plaza.core.settings import AccountAddress
 from plaza.social.credentials import Credentials
 from plaza.social.keys import AUTH_USER, USER
 from plaza.social.model import PasswordChange, SignedIn, require_username
+from plaza.social.private_fields import PrivateFields
 from plaza.social.refresh_tokens import RefreshToken, issue_tokens
 
 
@@ -26,6 +28,7 @@ class PasswordChanges:
         passwords: Passwords,
         credentials: Credentials,
         clock: Clock,
+        private: PrivateFields,
         browser_sessions: SignOut | None = None,
         addresses: AccountAddress = "truncated",
     ) -> None:
@@ -35,6 +38,7 @@ class PasswordChanges:
         self._passwords = passwords
         self._log = credentials.log
         self._clock = clock
+        self._private = private
         self._browser_sessions = browser_sessions
         self._addresses = addresses
 
@@ -46,7 +50,8 @@ class PasswordChanges:
         token, now = RefreshToken.new(actor.name), self._clock.now_ms()
         session = (token.family, token.stored_session(now, client, self._addresses))
         reply, revoked_ms = await self._change(actor, change, client, session)
-        return issue_tokens(self._auth, reply, token, revoked_ms + 1, now)
+        profile = self._private.own_profile(pairs_to_dict(reply), actor.name)
+        return issue_tokens(self._auth, profile, token, revoked_ms + 1, now)
 
     async def change_in_browser(self, actor: Actor, change: PasswordChange, client: ClientInfo) -> None:
         """Change the password without a new session: the page starts one. Costs as much as `change`."""

@@ -14,15 +14,18 @@ from plaza.social.home_feed_updates import HomeFeedUpdates
 from plaza.social.personal_data_deletion import SocialDataDeletion
 from plaza.social.personal_data_export import SocialDataExport
 from plaza.social.personal_data_renaming import SocialDataRenaming
+from plaza.social.private_fields import PrivateFields
 
 
 class SocialPersonalData:
     """Social's part of the export, deletion and renaming of an account."""
 
-    def __init__(self, functions: Functions, comments: Comments, fanout: HomeFeedUpdates) -> None:
+    def __init__(
+        self, functions: Functions, comments: Comments, fanout: HomeFeedUpdates, private: PrivateFields
+    ) -> None:
         self.posts = comments.posts
         self.fanout = fanout
-        self._export = SocialDataExport(functions.valkey)
+        self._export = SocialDataExport(functions.valkey, private)
         self._deletion = SocialDataDeletion(functions, comments, fanout)
         self._renaming = SocialDataRenaming(functions, comments.clock)
 

@@ -9,7 +9,8 @@ from plaza.core.number_parsing import parse_int
 from plaza.core.valkey import Valkey
 from plaza.social import keys as k
 from plaza.social.former_names import former_names
-from plaza.social.model import comment_from_hash, post_from_hash, user_from_hash
+from plaza.social.model import comment_from_hash, post_from_hash
+from plaza.social.private_fields import PrivateFields
 
 # Entries read in one round trip. A post may have many old texts.
 PAGE_SIZE = 500
@@ -29,8 +30,9 @@ EXPORTED_LISTS = {
 class SocialDataExport:
     """Reads a user's profile, posts, comments and lists."""
 
-    def __init__(self, valkey: Valkey) -> None:
+    def __init__(self, valkey: Valkey, private: PrivateFields) -> None:
         self._valkey = valkey
+        self._private = private
 
     async def export(self, username: str) -> dict[str, Any]:
         """Return what social stores about a user, lists as async iterators.
@@ -40,7 +42,7 @@ class SocialDataExport:
         profile = await self._valkey.call("HGETALL", k.USER(username))
         auth_fields = await self._valkey.call("HKEYS", k.AUTH_USER(username))
         return {
-            "profile": user_from_hash(profile, username, private=True) if profile else None,
+            "profile": self._private.own_profile(profile, username) if profile else None,
             "custom": {name: value for name, value in profile.items() if name not in DECLARED_FIELDS},
             "former_names": await former_names(self._valkey, username),
             "sessions": sum(field.startswith("family:") for field in auth_fields),

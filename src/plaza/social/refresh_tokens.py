@@ -16,10 +16,9 @@ from plaza.core.auth import Auth
 from plaza.core.clients import ClientInfo
 from plaza.core.number_parsing import parse_int
 from plaza.core.roles import Role
-from plaza.core.sequences import pairs_to_dict
 from plaza.core.settings import AccountAddress
 from plaza.core.tokens import ACCESS_TOKEN_SECONDS, is_username
-from plaza.social.model import InvalidRefreshToken, SignedIn, user_from_hash
+from plaza.social.model import InvalidRefreshToken, SignedIn, User
 
 REFRESH_MS: Final = 30 * 86_400_000
 # Sessions of one user; beyond this the one with the earliest expiry ends.
@@ -91,9 +90,8 @@ def read_sessions(credentials: dict[str, str]) -> list[AccountSession]:
     return sessions
 
 
-def issue_tokens(auth: Auth, profile: list[str], token: RefreshToken, issued_ms: int, signed_in_ms: int) -> SignedIn:
-    """Return the tokens of a session, with the user's profile as Valkey replied it. No I/O."""
-    user = user_from_hash(pairs_to_dict(profile), token.username, private=True)
+def issue_tokens(auth: Auth, user: User, token: RefreshToken, issued_ms: int, signed_in_ms: int) -> SignedIn:
+    """Return the tokens of a session, with the user's profile. No I/O."""
     claims = {"sid": token.session, "auth_time": signed_in_ms // 1000}
     access = auth.issue(user.username, cast(Role, user.role), issued_ms=issued_ms, **claims)
     return SignedIn(user, access, str(token), ACCESS_TOKEN_SECONDS)

@@ -30,14 +30,23 @@ from plaza.social.keys import (
     USERS_RENAMED,
 )
 from plaza.social.model import COPIED_FIELDS, PUBLIC_FIELDS, NoProfile, Profile, User, public_user, user_from_hash
+from plaza.social.private_fields import PrivateFields
 
 # Posts that get a changed profile within the request.
 POSTS_UPDATED_AT_ONCE = 50
 
 
 class Users:
-    def __init__(self, functions: Functions, auth: Auth, clock: Clock, pictures: Pictures | None = None) -> None:
+    def __init__(
+        self,
+        functions: Functions,
+        auth: Auth,
+        clock: Clock,
+        private: PrivateFields,
+        pictures: Pictures | None = None,
+    ) -> None:
         self.functions = functions
+        self._private = private
         self._pictures = pictures
         self.valkey = functions.valkey
         self.auth = auth
@@ -49,7 +58,7 @@ class Users:
             fields = await self.valkey.call("HGETALL", USER(name))
             if not fields:
                 raise _no_user(name)
-            return user_from_hash(fields, name, private=True)
+            return self._private.own_profile(fields, name)
         (user,) = await self.public_profiles(viewer, [name])
         if user is None:
             raise _no_user(name)
@@ -99,7 +108,7 @@ class Users:
         """Change the caller's profile and the copies in their posts. One round trip; three if posts copy the field."""
         if actor.name != name:
             raise Forbidden("You can only change your own profile.")
-        changes = profile.changes()
+        changes = self._private.stored(name, profile.changes())
         await _keep_picture(self._pictures, actor, picture_in_address(changes.get("avatar")))
         values = [part for field, value in changes.items() if value is not None for part in (field, value)]
         removed = [field for field, value in changes.items() if value is None]
@@ -108,7 +117,7 @@ class Users:
         )
         if not changes.keys().isdisjoint(COPIED_FIELDS):
             await self._update_newest_posts(name)
-        return user_from_hash(pairs_to_dict(reply), name, private=True)
+        return self._private.own_profile(pairs_to_dict(reply), name)
 
     async def _update_newest_posts(self, name: str) -> None:
         """Copy a changed profile to the user's newest posts, which they look at next. Two round trips.

@@ -24,7 +24,7 @@ LEASE_SECONDS = 15.0
 def build(core: Core) -> Parts:
     settings = core.settings
     source = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")
-    reader = EndpointReader(core.valkey, Encryption(settings.secret("data_key")))
+    reader = EndpointReader(core.valkey, Encryption(settings.data_keys()))
     client = WebhookClient(settings.webhooks_private)
     event_types = [each.type for types in core.event_types.values() for each in types]
     private = settings.webhooks_private
@@ -46,6 +46,7 @@ def build(core: Core) -> Parts:
         personal_data=WebhooksPersonalData(core.functions, webhooks),
         timers=jobs.timers(webhooks, deliveries),
         worker_loops={"webhooks": courier},
+        encrypted=[reader.encrypted_fields()],
     )
 
 

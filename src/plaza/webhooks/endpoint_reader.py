@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from plaza.core.encryption import Encryption, Undecryptable
+from plaza.core.encryption import EncryptedFields, Encryption, Undecryptable
 from plaza.core.number_parsing import parse_int
 from plaza.core.valkey import Valkey
 from plaza.webhooks.cloud_events import OutgoingEvent
@@ -84,6 +84,12 @@ class EndpointReader:
         except Undecryptable:
             log.error("webhook_secret_unreadable", webhook=id)
             return None
+
+    def encrypted_fields(self) -> EncryptedFields:
+        def renew(ids: tuple[str, ...], field: str, stored: str, plain_too: bool) -> str:
+            return self._encryption.renew(stored, _context(ids[0]))
+
+        return EncryptedFields(WEBHOOK, ("secret", "previous_secret"), renew)
 
     def _endpoint(self, id: str, fields: Mapping[str, str]) -> Endpoint | None:
         if not fields.get("url"):

@@ -12,6 +12,7 @@ import pytest
 from plaza.app import catalogues
 from plaza.core import rate_limits
 from plaza.core.auth import Auth
+from plaza.core.encryption import FieldEncryption
 from plaza.core.functions import Functions
 from plaza.core.http.app import App, make_app
 from plaza.core.rate_limits import Limiter
@@ -29,6 +30,7 @@ KEY: Final = SETTINGS.api_key
 
 POST: Final = "11111111-1111-4111-8111-111111111111"
 BANNED: Final = "22222222-2222-4222-8222-222222222222"
+ENCRYPTION: Final = FieldEncryption(["d" * 32])
 # No response may contain this.
 SECRET: Final = "$argon2id$a-secret"
 
@@ -41,7 +43,7 @@ def token(name: str = "ana", role: Role = "user") -> str:
 async def app(valkey: Valkey) -> App:
     functions = Functions(valkey, [execution.LIBRARY, rate_limits.LIBRARY])
     await functions.load()
-    proxy = Proxy(functions, Limiter(functions, on=False), catalogues())
+    proxy = Proxy(functions, Limiter(functions, on=False), catalogues(), ENCRYPTION)
     return make_app([routes.route], {Proxy: proxy}, auth=AUTH, settings=SETTINGS)
 
 

@@ -21,7 +21,7 @@ from plaza.keyspace.proxy import execution, routes, service
 from plaza.keyspace.proxy.service import Proxy
 from plaza.social import keys as social
 from tests.http_servers import client_of
-from tests.keyspace.proxy.conftest import AUTH, KEY, SETTINGS, ProxyClient, token
+from tests.keyspace.proxy.conftest import AUTH, ENCRYPTION, KEY, SETTINGS, ProxyClient, token
 from tests.servers import Cluster, Server, running_server
 from tests.timeouts import connect_for_test
 from tests.waiting import eventually
@@ -40,7 +40,7 @@ async def test_requests_are_limited_and_writes_more_strictly(valkey: Valkey) -> 
     settings = Settings(jwt_secret=SETTINGS.jwt_secret, api_key=KEY)
     app = make_app(
         [routes.route],
-        {Proxy: Proxy(functions, limiter, catalogues())},
+        {Proxy: Proxy(functions, limiter, catalogues(), ENCRYPTION)},
         auth=AUTH,
         settings=settings,
         limiter=limiter,
@@ -88,7 +88,7 @@ async def test_a_request_fails_in_time_while_valkey_hangs_or_is_full(
         async with await connect_for_test(server.url) as valkey:
             functions = Functions(valkey, [execution.LIBRARY])
             await functions.load()
-            proxy = Proxy(functions, Limiter(functions, on=False), catalogues())
+            proxy = Proxy(functions, Limiter(functions, on=False), catalogues(), ENCRYPTION)
             app = make_app([routes.route], {Proxy: proxy}, auth=AUTH, settings=SETTINGS)
             async with client_of(app) as http:
                 await _hang(server, ProxyClient(http, token()), monkeypatch)
@@ -156,7 +156,7 @@ async def limited(valkey: Valkey, community: None) -> AsyncIterator[ProxyClient]
     functions = Functions(valkey, [execution.LIBRARY, rate_limits.LIBRARY])
     await functions.load()
     limiter = Limiter(functions, policies={**POLICIES, "proxy": Policy(user=Quota(12, 600), address=Quota(100, 60))})
-    services: dict[type, Any] = {Proxy: Proxy(functions, limiter, catalogues())}
+    services: dict[type, Any] = {Proxy: Proxy(functions, limiter, catalogues(), ENCRYPTION)}
     settings = Settings(jwt_secret=SETTINGS.jwt_secret)
     app = make_app([routes.route], services, auth=AUTH, settings=settings, limiter=limiter)
     async with client_of(app) as http:

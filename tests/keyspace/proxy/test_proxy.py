@@ -8,6 +8,7 @@ from typing import Any, Final
 import httpx
 
 from plaza.articles import keys as articles
+from plaza.core.sequences import pairs
 from plaza.social import keys as social
 from tests.keyspace.proxy.conftest import BANNED, POST, SECRET, ProxyClient, token
 
@@ -249,3 +250,37 @@ async def test_invalid_requests_return_an_error_for_clients(http: httpx.AsyncCli
     assert surrogate.status_code == 400
     large = await ana.post("/", ["ECHO", "x" * 300_000])
     assert (large.status_code, large.json()["error"][:4]) == (413, "ERR ")
+
+
+async def test_encrypted_fields_are_decrypted_for_their_user_only(
+    ana: ProxyClient, api_key_client: ProxyClient, redis_client: Any
+) -> None:
+    assert await ana.run("HSET", "user:me", "ssn", "078-05-1120", "bio", "tea") == 1
+    stored = await redis_client.hget(social.USER("ana"), "ssn")
+    assert stored.startswith("plaza-enc-v1:")
+    await redis_client.hset(social.USER("ana"), "bank_account", "plain")  # by another service, as the document says
+    own = {"ssn": "078-05-1120", "bank_account": "plain"}
+    assert await ana.run("HGET", "user:me", "ssn") == own["ssn"]
+    assert await ana.run("HMGET", "user:me", "ssn", "bio", "ssn", "bank_account", "none") == [
+        own["ssn"], "tea", own["ssn"], "plain", None,
+    ]  # fmt: skip
+    assert own.items() <= dict(pairs(await ana.run("HGETALL", "user:me"))).items()
+    assert own.items() <= dict(pairs((await ana.run("HSCAN", "user:me", 0, "COUNT", 100))[1])).items()
+    assert set(own.values()) <= set(await ana.run("HVALS", "user:me"))
+    assert await ana.run("HSTRLEN", "user:me", "ssn") == 11
+
+    sealed = dict(pairs(await api_key_client.run("HGETALL", "user:ana")))
+    assert sealed["ssn"] == stored == await api_key_client.run("HGET", "user:ana", "ssn")
+    assert sealed["bank_account"].startswith("plaza-enc-v1:")
+    assert await api_key_client.run("HSTRLEN", "user:ana", "ssn") == len(stored)
+    # A server can write a number for a user, and cannot read a stolen value by giving it to its own user.
+    assert await api_key_client.run("HSET", "user:bob", "ssn", stored, "credit_card", "4111") == 2
+    bob = ProxyClient(ana.http, token("bob"))
+    assert await bob.run("HMGET", "user:me", "ssn", "credit_card") == [stored, "4111"]
+    await redis_client.hset(social.USER("bob"), "ssn", stored)
+    assert await bob.run("HMGET", "user:me", "ssn") == [None]
+    assert "ssn" not in dict(pairs(await bob.run("HGETALL", "user:me")))
+
+    for caller in (ana, api_key_client):
+        assert "is encrypted" in await caller.run("HINCRBY", "user:ana", "credit_card", 1)
+    assert await ana.run("HDEL", "user:me", "ssn") == 1

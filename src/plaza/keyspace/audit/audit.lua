@@ -18,6 +18,14 @@ command('lifetime', function(keys, args)
   return redis.call('PEXPIRE', keys[1], args[1])
 end)
 
+-- audit_replace_field: replace a field that still has the value that was read.
+-- KEYS hash   ARGV field, value that was read, new value   Reply 1 or 0
+command('replace_field', function(keys, args)
+  if redis.call('HGET', keys[1], args[1]) ~= args[2] then return 0 end
+  redis.call('HSET', keys[1], args[1], args[3])
+  return 1
+end)
+
 -- audit_remove_entry: remove an invalid member, field or string.
 -- KEYS key   ARGV member   Reply number of removed members
 command('remove_entry', function(keys, args)

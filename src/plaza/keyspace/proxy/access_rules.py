@@ -95,6 +95,10 @@ class TargetKey:
         """Whether the hash has declared fields that only another user may read."""
         return not self.allows(KeyAccess.SELF) and any(f.read is KeyAccess.SELF for f in self.key.fields)
 
+    def is_encrypted(self, field: str) -> bool:
+        """Whether Plaza encrypts a field of this hash."""
+        return field in _encrypted_fields(self.key)
+
     def check_read(self, command: ParsedCommand) -> None:
         """Refuse a read that the declaration does not allow."""
         key = self.key
@@ -129,6 +133,8 @@ class TargetKey:
             field = self._declaration(name)
             if not self.allows(field.write) or self._is_reserved(name):
                 raise Refused(f"ERR not allowed: the field '{name[:MAX_FIELD_NAME_CHARACTERS]}' is read-only here")
+            if field.encrypted and not values and command.spec.name != "HDEL":
+                raise Refused(f"ERR not allowed: the field '{name}' is encrypted and has no number")
             if field in self.key.fields and values:
                 _check_text(field, values[i])
 
@@ -149,6 +155,11 @@ class TargetKey:
 @cache
 def _folded_read_only_fields(key: Key) -> frozenset[str]:
     return frozenset(_folded(field.name) for field in key.fields if field.write is KeyAccess.NONE)
+
+
+@cache
+def _encrypted_fields(key: Key) -> frozenset[str]:
+    return frozenset(field.name for field in key.fields if field.encrypted)
 
 
 def _folded(name: str) -> str:

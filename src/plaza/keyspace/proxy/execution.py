@@ -10,12 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from plaza.core.encryption import FieldEncryption
 from plaza.core.functions import Functions, Library
 from plaza.core.keyspace import Catalogue, HiddenWhile, Key, KeyAccess
 from plaza.core.sequences import pairs
 from plaza.core.valkey import Arg, NotReady, ReplyError
 from plaza.keyspace.proxy.access_rules import AccessRules, Caller, TargetKey
 from plaza.keyspace.proxy.commands import ParsedCommand, Refused, parse_command
+from plaza.keyspace.proxy.encrypted_fields import EncryptedFieldValues
 from plaza.keyspace.proxy.work import FUNCTION_CALL, command_work
 
 LIBRARY: Final = Library.read("proxy", Catalogue("proxy", {}, {}), "plaza.keyspace.proxy", "proxy")
@@ -23,6 +25,9 @@ LIBRARY: Final = Library.read("proxy", Catalogue("proxy", {}, {}), "plaza.keyspa
 # The largest profile that the proxy writes. Profiles are read as a whole, so they must stay as small as one page.
 MAX_PROFILE_FIELDS: Final = 128
 MAX_PROFILE_BYTES: Final = 32_768
+
+# The commands that reply the values of the fields that they name.
+FIELD_VALUES: Final = frozenset({"HGET", "HMGET"})
 
 Step = tuple[Arg, ...]
 
@@ -64,8 +69,9 @@ class CommandPlan:
 class CommandPlanner:
     """Plans the commands of a caller."""
 
-    def __init__(self, rules: AccessRules, functions: Functions) -> None:
+    def __init__(self, rules: AccessRules, functions: Functions, encryption: FieldEncryption) -> None:
         self._rules = rules
+        self._values = EncryptedFieldValues(encryption)
         self._functions = functions
         self._layout = functions.valkey.layout
 
@@ -90,6 +96,8 @@ class CommandPlanner:
 
     def _plan_write(self, command: ParsedCommand, target: TargetKey) -> CommandPlan:
         name, rest = command.spec.name, command.arguments[1:]
+        if name == "HSET":
+            rest = self._values.stored(target, rest)
 
         def finish(replies: list[Any], hidden: list[bool]) -> Any:
             reply = _checked_reply(command, replies[0])
@@ -105,13 +113,12 @@ class CommandPlanner:
         name, rest = _sent_command(command, target)
 
         def finish(replies: list[Any], hidden: list[bool]) -> Any:
-            if any(hidden):
+            if any(hidden) or _has_code(replies[0], "HIDDEN"):
                 return command.spec.reply_if_absent(command)
             reply = _checked_reply(command, replies[0])
-            if command.spec.name == "HMGET" and len(reply) != len(command.fields):
-                values = dict(zip(rest, reply, strict=True))
-                return [values[field] for field in command.fields]
-            return _readable_fields(command, target, reply)
+            if name in FIELD_VALUES:
+                return self._field_values(command, target, rest, reply)
+            return self._readable_fields(command, target, reply)
 
         work = FUNCTION_CALL + command_work(command)
         reference = self._rules.hiding_reference(target)
@@ -133,6 +140,36 @@ class CommandPlanner:
             may_be_long=bool(length),
             work=work,
         )
+
+    def _field_values(self, command: ParsedCommand, target: TargetKey, fields: list[str], reply: Any) -> Any:
+        """The reply of a command that names its fields, as the caller may see it."""
+        values = dict(zip(fields, reply if command.spec.name == "HMGET" else [reply], strict=True))
+        shown = [self._values.shown(target, field, values[field]) for field in command.fields]
+        if command.spec.name == "HSTRLEN":
+            return len(shown[0] or b"")
+        return shown if command.spec.name == "HMGET" else shown[0]
+
+    def _readable_fields(self, command: ParsedCommand, target: TargetKey, reply: Any) -> Any:
+        """The reply of a command that returns whole hashes, without the fields that the caller may not read."""
+        name = command.spec.name
+        if not target.key.fields or name not in ("HGETALL", "HKEYS", "HVALS", "HSCAN"):
+            return reply
+        if name == "HSCAN":
+            cursor, found = reply
+            no_values = "NOVALUES" in command.options
+            return [cursor, _readable_names(target, found) if no_values else self._readable_pairs(target, found)]
+        if name == "HKEYS":
+            return _readable_names(target, reply)
+        readable = self._readable_pairs(target, reply)
+        return readable[1::2] if name == "HVALS" else readable
+
+    def _readable_pairs(self, target: TargetKey, flat: list[bytes]) -> list[bytes]:
+        found: list[bytes] = []
+        for name, stored in pairs(flat):
+            field = _text(name)
+            if target.can_read_field(field) and (value := self._values.shown(target, field, stored)) is not None:
+                found += (name, value)
+        return found
 
     def _plan_many_keys(self, command: ParsedCommand, named: list[TargetKey]) -> CommandPlan:
         """One step per key, then one step per key that another owner's hash may hide: it reads that owner's id."""
@@ -190,6 +227,8 @@ def _sent_command(command: ParsedCommand, target: TargetKey) -> tuple[str, list[
     """The name and the arguments after the key that are sent to Valkey."""
     if command.spec.name == "HMGET":  # a field that is named a thousand times is read once
         return "HMGET", list(dict.fromkeys(command.fields))
+    if command.spec.name == "HSTRLEN" and target.is_encrypted(command.fields[0]):  # the length of what the caller sees
+        return "HGET", command.fields
     if command.spec.name == "HVALS" and target.key.fields:  # values can only be filtered with their field names
         return "HGETALL", []
     return command.spec.name, command.arguments[1:]
@@ -227,27 +266,8 @@ def _without_script(message: str) -> str:
     return message.partition(" script: ")[0]
 
 
-def _readable_fields(command: ParsedCommand, target: TargetKey, reply: Any) -> Any:
-    """The reply of a command that returns whole hashes, without the fields that the caller may not read."""
-    name = command.spec.name
-    if not target.key.fields or name not in ("HGETALL", "HKEYS", "HVALS", "HSCAN"):
-        return reply
-    if name == "HSCAN":
-        cursor, found = reply
-        no_values = "NOVALUES" in command.options
-        return [cursor, _readable_names(target, found) if no_values else _readable_pairs(target, found)]
-    if name == "HKEYS":
-        return _readable_names(target, reply)
-    pairs = _readable_pairs(target, reply)
-    return pairs[1::2] if name == "HVALS" else pairs
-
-
 def _readable_names(target: TargetKey, names: list[bytes]) -> list[bytes]:
     return [name for name in names if target.can_read_field(_text(name))]
-
-
-def _readable_pairs(target: TargetKey, flat: list[bytes]) -> list[bytes]:
-    return [part for name, value in pairs(flat) if target.can_read_field(_text(name)) for part in (name, value)]
 
 
 def _text(name: bytes) -> str:

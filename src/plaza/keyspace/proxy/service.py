@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any, Final
 
 from plaza.core.auth import Actor
+from plaza.core.encryption import FieldEncryption
 from plaza.core.functions import Functions, is_function_missing
 from plaza.core.keyspace import Catalogue
 from plaza.core.rate_limits import Limiter
@@ -55,13 +56,14 @@ class Proxy:
         functions: Functions,
         limiter: Limiter,
         catalogues: Sequence[Catalogue],
+        encryption: FieldEncryption,
         security_log: SecurityLog | None = None,
     ) -> None:
         self._functions = functions
         self._valkey = functions.valkey
         self._limiter = limiter
         self._security_log = security_log
-        self._planner = CommandPlanner(AccessRules(catalogues), functions)
+        self._planner = CommandPlanner(AccessRules(catalogues), functions, encryption)
 
     async def run(self, actor: Actor, address: str, commands: Sequence[list[str]]) -> list[Outcome]:
         """Each command's result, or `Refused` in its place. One round trip, and one more if there is a write."""
