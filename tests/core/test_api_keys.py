@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -49,6 +50,23 @@ async def test_a_key_is_known_and_revoked_in_every_process(keys: ApiKeys, other_
 async def test_the_secret_is_not_stored(keys: ApiKeys, redis_client: Any) -> None:
     secret = await keys.create("billing", ("sync",))
     assert secret not in str(await redis_client.hgetall("api-keys"))
+
+
+async def test_the_last_use_is_stored_to_the_hour(
+    keys: ApiKeys, other_process: ApiKeys, clock: ManualClock, redis_client: Any
+) -> None:
+    secret = await keys.create("billing", ("sync",))
+    assert (await keys.list_all())[0].last_used_at is None
+
+    async def is_used_now() -> bool:
+        return (await keys.list_all())[0].last_used_at == clock.now_ms() // 3_600_000 * 3_600_000
+
+    for process in (keys, other_process):
+        clock.advance(seconds=3_600)
+        await eventually(partial(process.find, secret))
+        await eventually(is_used_now)
+    await keys.revoke("billing")
+    assert await redis_client.exists("api-keys:used") == 0
 
 
 async def test_an_expired_key_is_no_key(keys: ApiKeys, clock: ManualClock) -> None:

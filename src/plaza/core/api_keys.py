@@ -1,7 +1,8 @@
 """Named API keys for other services: scoped, expiring, revocable. Only their SHA-256 is stored.
 
 There are few keys and every request may bring one, so each process holds all of them in memory and a check needs no
-I/O. Valkey reports a change (a tracked read), and the process reads the keys again.
+I/O. Valkey reports a change (a tracked read), and the process reads the keys again. The last use of a key is stored to
+the hour, by the same task, so that a request does not wait for it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import structlog
 
 from plaza.core.clock import Clock
 from plaza.core.errors import Conflict, Invalid, NotFound, Unavailable
-from plaza.core.keys import API_KEYS
+from plaza.core.keys import API_KEY_USES, API_KEYS
+from plaza.core.number_parsing import parse_int
 from plaza.core.valkey import ReplyError, Valkey
 
 Scope = Literal["sync", "events", "read", "admin"]
@@ -27,17 +29,19 @@ SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 PREFIX: Final = "plaza_"
 MAX_KEYS: Final = 1_000
 RETRY_SECONDS: Final = 0.5
+HOUR_MS: Final = 3_600_000
 
 log = structlog.get_logger("plaza.auth")
 
 
-class ApiKey(msgspec.Struct, frozen=True):
-    """A key without its secret. Times are Unix milliseconds."""
+class ApiKey(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A key without its secret. Times are Unix milliseconds; the last use is exact to the hour."""
 
     name: str
     scopes: tuple[Scope, ...]
     created_at: int
     expires_at: int | None = None
+    last_used_at: int | None = None
 
 
 class KeyNameTaken(Conflict):
@@ -51,7 +55,10 @@ class ApiKeys:
         self._valkey = valkey
         self._clock = clock
         self._by_digest: dict[str, ApiKey] = {}
-        self._changed = asyncio.Event()
+        self._used: dict[str, int] = {}  # by digest: the last hour in which this process saw the key
+        self._unsaved: set[str] = set()
+        self._wake = asyncio.Event()
+        self._is_stale = False
         self._following: asyncio.Task[None] | None = None
         self._unlisten: Callable[[], None] = lambda: None
 
@@ -76,9 +83,15 @@ class ApiKeys:
         """Return the valid key with this secret. No I/O. Lookup by hash leaks nothing about other keys."""
         if not text.startswith(PREFIX):
             return None
-        key = self._by_digest.get(_digest(text))
-        if key is None or (key.expires_at is not None and key.expires_at <= self._clock.now_ms()):
+        digest, now = _digest(text), self._clock.now_ms()
+        key = self._by_digest.get(digest)
+        if key is None or (key.expires_at is not None and key.expires_at <= now):
             return None
+        hour = now - now % HOUR_MS
+        if self._used.get(digest) != hour:
+            self._used[digest] = hour
+            self._unsaved.add(digest)
+            self._wake.set()
         return key
 
     async def create(self, name: str, scopes: tuple[Scope, ...], lifetime_days: int | None = None) -> str:
@@ -101,8 +114,12 @@ class ApiKeys:
 
     async def list_all(self) -> list[ApiKey]:
         """Return all keys, expired ones too, by name. One round trip."""
-        stored = await self._valkey.call("HGETALL", API_KEYS())
-        return sorted(_decode(stored).values(), key=lambda key: key.name)
+        stored, used = await self._valkey.batch([("HGETALL", API_KEYS()), ("HGETALL", API_KEY_USES())])
+        keys = [
+            msgspec.structs.replace(key, last_used_at=parse_int(used.get(digest), None))
+            for digest, key in _decode(stored).items()
+        ]
+        return sorted(keys, key=lambda key: key.name)
 
     async def revoke(self, name: str) -> None:
         """Delete a key. Every process refuses it as soon as Valkey reports the change. Two round trips."""
@@ -113,25 +130,39 @@ class ApiKeys:
         await self._valkey.call("HDEL", API_KEYS(), *digests)
         for digest in digests:
             self._by_digest.pop(digest, None)
+        await self._valkey.call("HDEL", API_KEY_USES(), *digests)
 
     async def _read(self) -> None:
-        self._changed.clear()
+        self._is_stale = False
         self._by_digest = _decode(await self._valkey.tracked("HGETALL", API_KEYS()))
 
     def _on_invalidate(self, keys: list[str] | None) -> None:
         if keys is None or API_KEYS() in keys:
-            self._changed.set()
+            self._is_stale = True
+            self._wake.set()
 
     async def _follow(self) -> None:
         while True:
-            await self._changed.wait()
+            await self._wake.wait()
+            self._wake.clear()
             try:
-                await self._read()
+                if self._is_stale:
+                    await self._read()
+                await self._save_uses()
             except (Unavailable, ReplyError) as error:
                 # Keys stay as they were: while Valkey is unavailable, none can be revoked either.
                 log.warning("api_keys_unreadable", error=str(error))
-                self._changed.set()
+                self._is_stale = True
+                self._wake.set()
                 await asyncio.sleep(RETRY_SECONDS)
+
+    async def _save_uses(self) -> None:
+        """Store when keys were used. One round trip for each key and hour."""
+        while self._unsaved:
+            digest = next(iter(self._unsaved))
+            if digest in self._by_digest:
+                await self._valkey.call("HSET", API_KEY_USES(), digest, self._used[digest])
+            self._unsaved.discard(digest)
 
 
 def _digest(secret: str) -> str:

@@ -180,6 +180,14 @@ API_KEYS = Key(
     element_regex="[0-9a-f]{64}",
     read=KeyAccess.NONE,
 )
+API_KEY_USES = Key(
+    "api-keys:used",
+    "hash",
+    "When API keys were last used, to the hour.",
+    contains="SHA-256 of the secret → Unix milliseconds",
+    element_regex="[0-9a-f]{64}",
+    read=KeyAccess.NONE,
+)
 # Not under `auth:`, where it would be the key of a user called `cutoffs`.
 TOKEN_CUTOFFS = Key(
     "tokens:cutoffs",
