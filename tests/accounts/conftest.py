@@ -80,12 +80,15 @@ class Account:
         return response.json()
 
     async def next_link(self) -> str:
-        """Wait for a mail, return the token in it and empty the mailbox."""
-        await eventually(lambda: self.mailbox.mails)
-        found = re.search(r"token=([\w-]+)", self.mailbox.mails[-1].get_content())
-        assert found is not None
+        """Wait for a mail with a link, return the token in it and empty the mailbox."""
+
+        def tokens() -> list[str]:
+            return [t for mail in self.mailbox.mails for t in re.findall(r"token=([\w-]+)", mail.get_content())]
+
+        await eventually(tokens)
+        token = tokens()[-1]
         self.mailbox.mails.clear()
-        return found[1]
+        return token
 
     async def verify(self, email: str) -> None:
         await self.send("/auth/email", 202, email=email, password=PASSWORD)

@@ -15,6 +15,7 @@ from plaza.accounts.relying_party import RelyingParty
 from plaza.accounts.second_factor import SecondFactors
 from plaza.accounts.second_factor_check import SecondFactorCheck
 from plaza.accounts.security_log import SqlSecurityLog
+from plaza.accounts.security_notices import MailedNotices, NoticeMails
 from plaza.accounts.sessions import AccountSessions
 from plaza.accounts.sign_in_proof import SignInProof
 from plaza.core.admin_mfa import AdminMfa
@@ -34,22 +35,23 @@ def build(core: Core) -> Parts:
     """Build second factors, which signing in needs. What needs passwords and sessions is built last."""
     second_factors = SecondFactors(core.functions, Encryption(core.settings.data_keys()), core.clock)
     log = SqlSecurityLog(core.sql, core.clock, core.settings.account_address)
-    account_log = AccountLog(log)
+    notices = MailedNotices(core.valkey, Events(core.functions), core.clock, core.settings.account_address)
+    account_log = AccountLog(log, notices)
     challenges = PasskeyChallenges(core.valkey, core.settings.secret("jwt_secret"), core.clock)
     passkeys = Passkeys(core.functions, challenges, RelyingParty.from_settings(core.settings), core.clock)
     check = SecondFactorCheck(core.valkey, second_factors, passkeys)
     admin_mfa = AdminMfa(check.is_set_up if core.settings.require_admin_mfa else None)
     return Parts(
-        [second_factors, passkeys, admin_mfa, log, account_log],
-        Provided(second_factor=check, security_log=log),
+        [second_factors, passkeys, admin_mfa, log, account_log, notices],
+        Provided(second_factor=check, account_log=account_log),
         timers=jobs.timers(log),
         personal_data=AccountsPersonalData(core.valkey, second_factors, passkeys, log),
         encrypted=[second_factors.encrypted_fields()],
-        build_last=lambda provided: _build_last(core, account_log, provided),
+        build_last=lambda provided: _build_last(core, log, account_log, provided),
     )
 
 
-def _build_last(core: Core, log: AccountLog, provided: Provided) -> Parts:
+def _build_last(core: Core, security_log: SqlSecurityLog, log: AccountLog, provided: Provided) -> Parts:
     if provided.passwords is None or provided.second_factor is None:
         return Parts([])  # without the domain that stores passwords there is nothing to reset
     settings, events = core.settings, Events(core.functions)
@@ -58,7 +60,7 @@ def _build_last(core: Core, log: AccountLog, provided: Provided) -> Parts:
     )
     mailer = open_mailer(settings.smtp_url, settings.data_dir)
     public_url = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")
-    mail = MailJob(emails, mailer, public_url)
+    mail = MailJob(emails, NoticeMails(security_log, public_url), mailer, public_url)
     proof = SignInProof(provided.passwords, provided.second_factor, core.clock)
     openid = OpenIdSignIn(core.valkey, _openid_client(settings, public_url), provided.passwords)
     stores = [store for store in (provided.api_sessions, provided.sessions) if store is not None]

@@ -14,6 +14,7 @@ import msgspec
 
 from plaza.accounts.keys import ACCOUNT_EMAIL, ADDRESS_USERS, ONE_TIME_LINK, RESET_SECONDS, VERIFY_SECONDS
 from plaza.accounts.model import EmailChanged, InvalidLink, OneTimeLink, Purpose, digest, normalize_address
+from plaza.accounts.security_notices import MAIL_STREAM, NoticeMails
 from plaza.core.auth import Actor, Auth
 from plaza.core.clock import Clock
 from plaza.core.domain import CredentialStore, SignOut
@@ -22,8 +23,6 @@ from plaza.core.mail import Mail, Mailer
 from plaza.core.rate_limits import Limiter
 from plaza.core.security_log import AccountLog
 from plaza.core.valkey import Valkey
-
-STREAM: Final = "mail"
 
 # One person may have several accounts with one address. A mail that names more would be abuse.
 MAX_ACCOUNTS_PER_ADDRESS: Final = 10
@@ -61,13 +60,13 @@ class Emails:
         await self._limiter.take("mail", actor.name, client)
         await self._credentials.set_email(actor.name, address)
         await self._log.record(actor.name, "email_changed", client)
-        await self._events.emit(STREAM, address, purpose="verify", username=actor.name, address=address)
+        await self._events.emit(MAIL_STREAM, address, purpose="verify", username=actor.name, address=address)
 
     async def request_reset(self, email: str, client: str | None) -> None:
         """Ask for a reset mail to an address, whether it has accounts or not. Two round trips."""
         address = normalize_address(email)
         await self._limiter.take("mail", digest(address), client)
-        await self._events.emit(STREAM, address, purpose="reset", address=address)
+        await self._events.emit(MAIL_STREAM, address, purpose="reset", address=address)
 
     async def verify(self, token: str, client: str | None) -> OneTimeLink:
         """Confirm the address of a link. Raises `EmailChanged` if the profile has another address by now."""
@@ -135,8 +134,9 @@ def _read_link(stored: str | None, purpose: Purpose) -> OneTimeLink:
 class MailJob:
     """Sends the mails that requests asked for; runs in a worker."""
 
-    def __init__(self, emails: Emails, mailer: Mailer, public_url: str) -> None:
+    def __init__(self, emails: Emails, notices: NoticeMails, mailer: Mailer, public_url: str) -> None:
         self._emails = emails
+        self._notices = notices
         self._mailer = mailer
         self._public_url = public_url
 
@@ -145,6 +145,9 @@ class MailJob:
         address = event.fields["address"]
         if event.fields["purpose"] == "verify":
             await self._mailer.send(await self._verification(event.fields["username"], address))
+        elif event.fields["purpose"] == "notice":
+            if notice := await self._notices.mail(event):
+                await self._mailer.send(notice)
         else:
             for username in await self._emails.accounts_of(address):
                 await self._mailer.send(await self._reset(username, address))

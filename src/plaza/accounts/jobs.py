@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from plaza.accounts.email_links import STREAM, MailJob
+from plaza.accounts.email_links import MailJob
 from plaza.accounts.security_log import SqlSecurityLog
+from plaza.accounts.security_notices import MAIL_STREAM
 from plaza.core.events import Consumer
 from plaza.core.leases import Lease
 from plaza.core.timers import Timer
@@ -19,4 +20,4 @@ def timers(log: SqlSecurityLog) -> list[Timer]:
 
 
 def consumers(mail: MailJob) -> list[Consumer]:
-    return [Consumer(STREAM, "mailer", mail.handle)]
+    return [Consumer(MAIL_STREAM, "mailer", mail.handle)]

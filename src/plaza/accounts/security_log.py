@@ -15,7 +15,7 @@ from plaza.core.clock import Clock
 from plaza.core.csv_text import iso_time, to_csv, without_formula
 from plaza.core.errors import PlazaError
 from plaza.core.paging import page_by_position
-from plaza.core.security_log import LogEntry
+from plaza.core.security_log import DONE, LogEntry
 from plaza.core.settings import AccountAddress
 from plaza.core.sql import Sql
 from plaza.core.sql_paging import MAX_ID, ids_in_table, newest_ids
@@ -36,6 +36,12 @@ _LOG: Final = SECURITY_LOG.c
 _EXACT: Final = ("kind", "actor", "action", "subject", "result")
 _SEARCHED: Final = (_LOG.actor, _LOG.action, _LOG.subject, _LOG.detail, _LOG.address, _LOG.request_id)
 _BY_ACTOR = select(SECURITY_LOG).where(_LOG.actor == bindparam("actor")).order_by(_LOG.id.desc()).limit(MAX_EXPORTED)
+_EARLIER_SIGN_IN = (
+    select(_LOG.id)
+    .where(_LOG.actor == bindparam("actor"), _LOG.address == bindparam("address"), _LOG.at_ms < bindparam("before"))
+    .where(_LOG.action.in_(("sign_in", "register")), _LOG.result == DONE)
+    .limit(1)
+)
 _BY_IDS = select(SECURITY_LOG).where(_LOG.id.in_(bindparam("ids", expanding=True)))
 
 
@@ -100,6 +106,11 @@ class SqlSecurityLog:
             deleted += rows
             if rows < DELETE_BATCH:
                 return deleted
+
+    async def has_signed_in_from(self, username: str, address: str, before_ms: int) -> bool:
+        """Whether a user signed in or registered from a stored address before a time. One query."""
+        found = await self._sql.fetch_all(_EARLIER_SIGN_IN, actor=username, address=address, before=before_ms)
+        return bool(found)
 
     async def export(self, username: str) -> list[LoggedAction]:
         """Return a user's own actions, latest first."""

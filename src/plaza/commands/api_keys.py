@@ -11,8 +11,6 @@ from plaza.commands.base import SEE_HELP, add_command, with_plaza, with_plaza_lo
 from plaza.core.errors import OperatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from plaza.app import Plaza
     from plaza.commands.base import Commands
     from plaza.core.api_keys import ApiKeys, Scope
@@ -33,7 +31,8 @@ def add_commands(commands: Commands) -> None:
     create.add_argument("name", metavar="NAME")
     create.add_argument("--scope", required=True, metavar="SCOPES", help="one or more, separated by commas")
     create.add_argument("--expires", metavar="DAYS", help="such as 90d; default: never")
-    add_command(subcommands, "list", _list, "List API keys with their scopes and expiry.", "plaza api-keys list")
+    listed = "List API keys with their scopes, expiry and last use."
+    add_command(subcommands, "list", _list, listed, "plaza api-keys list")
     revoke = add_command(
         subcommands,
         "revoke",
@@ -48,8 +47,10 @@ def _create(given: argparse.Namespace) -> int:
     scopes = tuple(part.strip() for part in given.scope.split(",") if part.strip())
     days = _days(given.expires)
 
-    def create(plaza: Plaza) -> Awaitable[str]:
-        return _keys(plaza).create(given.name, cast("tuple[Scope, ...]", scopes), days)
+    async def create(plaza: Plaza) -> str:
+        secret = await _keys(plaza).create(given.name, cast("tuple[Scope, ...]", scopes), days)
+        await _tell_admins(plaza)
+        return secret
 
     detail = f"scopes={','.join(scopes)} expires={given.expires or 'never'}"
     print(with_plaza_logged(create, "api-keys create", given.name, detail))
@@ -59,7 +60,8 @@ def _create(given: argparse.Namespace) -> int:
 def _list(given: argparse.Namespace) -> int:
     for key in with_plaza(lambda plaza: _keys(plaza).list_all()):
         expires = "never expires" if key.expires_at is None else f"expires {_date(key.expires_at)}"
-        print(f"{key.name}  {','.join(key.scopes)}  created {_date(key.created_at)}  {expires}")
+        used = "never used" if key.last_used_at is None else f"last used {_hour(key.last_used_at)}"
+        print(f"{key.name}  {','.join(key.scopes)}  created {_date(key.created_at)}  {expires}  {used}")
     return 0
 
 
@@ -67,6 +69,18 @@ def _revoke(given: argparse.Namespace) -> int:
     with_plaza_logged(lambda plaza: _keys(plaza).revoke(given.name), "api-keys revoke", given.name)
     print(f"The API key {given.name} is revoked.")
     return 0
+
+
+async def _tell_admins(plaza: Plaza) -> None:
+    """Ask for a mail to every admin with a verified address."""
+    from plaza.accounts.security_notices import API_KEY_CREATED, MailedNotices
+    from plaza.social.credentials import Credentials
+
+    notices, credentials = plaza.get(MailedNotices), plaza.get(Credentials)
+    for username in await notices.users_with_address():
+        actor = await credentials.actor(username)
+        if actor is not None and actor.is_admin:
+            await notices.notify(username, API_KEY_CREATED, None)
 
 
 def _keys(plaza: Plaza) -> ApiKeys:
@@ -85,3 +99,7 @@ def _days(text: str | None) -> int | None:
 
 def _date(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d")
+
+
+def _hour(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:00 UTC")

@@ -30,7 +30,7 @@ from plaza.core.pictures import PictureHost, Pictures
 from plaza.core.rate_limits import Limiter
 from plaza.core.report_source import ReportSource
 from plaza.core.search_source import SearchSource
-from plaza.core.security_log import SecurityLog
+from plaza.core.security_log import AccountLog
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.timers import Timer
@@ -151,7 +151,7 @@ class Provided:
 
     passwords: CredentialStore | None = None
     second_factor: SecondFactor | None = None
-    security_log: SecurityLog | None = None
+    account_log: AccountLog | None = None
     sessions: SignOut | None = None
     api_sessions: SessionList | None = None
     blocks: BlockLists | None = None

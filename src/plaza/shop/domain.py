@@ -8,7 +8,6 @@ from plaza.caching.row_cache import RowCache
 from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.paging import Snapshots
 from plaza.core.pictures import ITEM
-from plaza.core.security_log import AccountLog
 from plaza.sessions import jobs as session_jobs
 from plaza.sessions import routes as session_routes
 from plaza.sessions.model import SessionLimits
@@ -43,7 +42,7 @@ def build(core: Core) -> Parts:
         core.functions, core.clock, SESSION_DATA, core.auth.revocations, limits, offers, settings.account_address
     )
     finder = SessionFinder(store, core.limiter)
-    sessions = Sessions(finder, AccountLog(core.provided.security_log))
+    sessions = Sessions(finder, core.provided.account_log)
     rows, pages = RowCache(core.functions, row_loader(core.sql)), PageCache(core.functions)
     items = Items(core.sql, rows, pages.purge, core.clock, core.provided.pictures)
     orders = OrderHistory(core.sql)

@@ -153,7 +153,7 @@ class Accounts:
         if not reply:
             raise WrongPassword
         await limits.give_back(name, address, device)
-        await self._log.record(name, "sign_in", address)
+        await self._log.record(name, "sign_in", address, known_device=limits.is_known(name, device))
         return issue_tokens(self.auth, self._own_profile(reply, token), token, stamp, now)
 
     async def login_with_passkey(self, login: PasskeyLogin, client: ClientInfo = UNKNOWN_CLIENT) -> SignedIn:

@@ -64,7 +64,8 @@ class Credentials:
         actor = await self.actor(username)
         if actor is not None:
             await self.limits.give_back(username, address, device)
-            await self.log.record(username, "sign_in", address)
+            known = self.limits.is_known(username, device)
+            await self.log.record(username, "sign_in", address, known_device=known)
         return actor
 
     def new_device(self, username: str) -> str:

@@ -7,7 +7,6 @@ from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.encryption import FieldEncryption
 from plaza.core.passwords import Passwords
 from plaza.core.pictures import AVATAR, POST
-from plaza.core.security_log import AccountLog
 from plaza.core.sign_in_limits import SignInLimits
 from plaza.social import routes_accounts, routes_feeds, routes_inbound_sync, routes_posts, routes_users
 from plaza.social.account_deletion import AccountDeletion
@@ -49,14 +48,14 @@ def build(core: Core) -> Parts:
     functions, clock = core.functions, core.clock
     passwords = Passwords()
     private = PrivateFields(FieldEncryption(core.settings.data_keys()))
-    users = Users(functions, core.auth, clock, private, core.provided.pictures)
+    users = Users(functions, core.auth, clock, private, core.provided.pictures, core.provided.account_log)
     reader = PostReader(functions)
     relations = Relations(functions, users, clock)
     post_pictures = PostPictures(functions, core.provided.pictures)
     posts = Posts(functions, reader, users, clock, post_pictures)
     avatars = Avatars(users, core.provided.pictures)
     comments = Comments(functions, posts)
-    log = AccountLog(core.provided.security_log)
+    log = core.provided.account_log
     limits = SignInLimits(core.limiter, core.settings.secret("jwt_secret"), clock)
     credentials = Credentials(functions, core.auth, limits, passwords, core.provided.second_factor, log)
     api_sessions = ApiSessions(functions, core.auth, clock)

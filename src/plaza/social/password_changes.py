@@ -64,6 +64,7 @@ class PasswordChanges:
             raise Invalid("A password must have 8 to 256 characters.", field="password")
         hashed = await self._passwords.hash_new(password, username)
         await self._replace(username, "", hashed, "", "")
+        await self._log.notify(username, "password_changed")
 
     async def _change(
         self, actor: Actor, change: PasswordChange, client: ClientInfo, session: tuple[str, str]

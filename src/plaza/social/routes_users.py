@@ -55,9 +55,9 @@ async def get_user(actor: Actor | None, username: Username, users: Users) -> Use
     example={"bio": "Gardener.", "display_name": "Ana"},
     example_parameters={"username": "me"},
 )
-async def update_user(actor: Actor, username: Username, body: Profile, users: Users) -> User:
+async def update_user(actor: Actor, username: Username, body: Profile, request: Request, users: Users) -> User:
     """Update the caller's profile. Null removes a field."""
-    return await users.update_profile(actor, resolve_username(actor, username), body)
+    return await users.update_profile(actor, resolve_username(actor, username), body, request.address)
 
 
 @route.delete(

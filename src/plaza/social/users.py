@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
+from msgspec import UNSET
+
 from plaza.core.auth import Actor, Auth
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Invalid
@@ -15,6 +17,7 @@ from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Page, PageResult, ids_in_sorted_set, page_by_position
 from plaza.core.pictures import AVATAR, Pictures, PictureUse, picture_in_address
 from plaza.core.roles import Role
+from plaza.core.security_log import AccountLog
 from plaza.core.sequences import pairs_to_dict
 from plaza.core.valkey import Valkey
 from plaza.social.keys import (
@@ -44,10 +47,12 @@ class Users:
         clock: Clock,
         private: PrivateFields,
         pictures: Pictures | None = None,
+        log: AccountLog | None = None,
     ) -> None:
         self.functions = functions
         self._private = private
         self._pictures = pictures
+        self._log = log or AccountLog(None)
         self.valkey = functions.valkey
         self.auth = auth
         self.clock = clock
@@ -104,10 +109,14 @@ class Users:
         rows = zip(names, found, renamed, strict=True)
         return {name: name if known else new for name, known, new in rows if known or new}
 
-    async def update_profile(self, actor: Actor, name: str, profile: Profile) -> User:
-        """Change the caller's profile and the copies in their posts. One round trip; three if posts copy the field."""
+    async def update_profile(self, actor: Actor, name: str, profile: Profile, address: str | None = None) -> User:
+        """Change the caller's profile and the copies in their posts. One round trip; three if posts copy the field.
+
+        A changed e-mail address is recorded, and its user told: it takes a round trip more.
+        """
         if actor.name != name:
             raise Forbidden("You can only change your own profile.")
+        email = await self.valkey.call("HGET", USER(name), "email") if profile.email is not UNSET else None
         changes = self._private.stored(name, profile.changes())
         await _keep_picture(self._pictures, actor, picture_in_address(changes.get("avatar")))
         values = [part for field, value in changes.items() if value is not None for part in (field, value)]
@@ -117,6 +126,8 @@ class Users:
         )
         if not changes.keys().isdisjoint(COPIED_FIELDS):
             await self._update_newest_posts(name)
+        if profile.email is not UNSET and profile.email != email:
+            await self._log.record(name, "email_changed", address)
         return self._private.own_profile(pairs_to_dict(reply), name)
 
     async def _update_newest_posts(self, name: str) -> None:
