@@ -63,6 +63,7 @@ ENVIRONMENT.filters.update(
     linkify=text_html.linkify,
     highlight=search_html.highlight,
     visible_url=text_html.visible_url,
+    web_address=text_html.web_address,
     truncate_text=text_html.truncate_text,
     date=text_html.format_date,
     iso_date=text_html.format_iso_date,

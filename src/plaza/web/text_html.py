@@ -27,6 +27,8 @@ _INVISIBLE: Final = re.compile(f"[{_NOT_IN_URLS}]")
 _LINKS: Final = re.compile(
     rf"(?P<url>https?://[^{_NOT_IN_URLS}]+)|(?<![\w/&#])(?P<tag>#\w+)|(?P<user>{MENTION_PATTERN})"
 )
+# Browsers read `//host` and `/\\host` as another host.
+_WEB_ADDRESS: Final = re.compile(r"https?://|/(?![/\\])", re.IGNORECASE)
 _TRAILING_PUNCTUATION: Final = ".,;:!?)]}»”’"
 # As a link, a one-letter tag becomes ten times as long. Further links in the same text stay plain text.
 MAX_LINKS: Final = 40
@@ -91,6 +93,11 @@ def _link_from_match(match: re.Match[str]) -> tuple[Markup, int] | None:
 def visible_url(url: str) -> str:
     """An address for display: invisible characters and direction changes are percent-encoded."""
     return _INVISIBLE.sub(lambda found: quote(found[0], safe=""), url)
+
+
+def web_address(url: str) -> str:
+    """Return an address that a page may link to, else an empty string. Other services may store `javascript:` ones."""
+    return url if _WEB_ADDRESS.match(url) else ""
 
 
 def image_url(url: str) -> str:
