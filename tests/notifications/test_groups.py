@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from plaza.notifications.unread_counts import UnreadCounts
 from tests.notifications.conftest import NotifiedCommunity
 
 
@@ -96,3 +97,19 @@ async def test_replayed_events_change_nothing(community: NotifiedCommunity) -> N
     await community.like(other, "ben")
     await community.tell()
     assert (await community.told_about("ana"))[0] == ("like", other, ["ben"], 1)
+
+
+async def test_listeners_hear_each_new_number(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben", "cid")
+    post = await community.post("ana")
+    counts = community.plaza.get(UnreadCounts)
+    numbers = counts.changes("ana")
+    assert await anext(numbers) == 0
+    await community.like(post, "ben")
+    await community.tell()
+    assert await anext(numbers) == await counts.get("ana") == 1
+    await community.request("POST", "/users/ben/block", "ana")
+    assert await anext(numbers) == await community.unread("ana") == 0
+    assert await community.told_about("ana") == []
+    await community.request("DELETE", "/users/ben/block", "ana")
+    assert await anext(numbers) == 1

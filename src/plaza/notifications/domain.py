@@ -11,17 +11,20 @@ from plaza.notifications.rebuild import NotificationRebuild
 from plaza.notifications.recorder import Recorder
 from plaza.notifications.routes import route
 from plaza.notifications.service import Notifications
+from plaza.notifications.unread_counts import UnreadCounts
 
 
 def build(core: Core) -> Parts:
     """Build notifications on the sources of the domains that are built before it."""
     recorder = Recorder(core.functions, core.provided.notification_sources, core.provided.recipients)
     rebuild = NotificationRebuild(recorder, core.settings, core.clock)
+    counts = UnreadCounts(core.functions, recorder)
     return Parts(
-        [Notifications(core.functions, recorder), recorder, rebuild],
+        [Notifications(core.functions, recorder), counts, recorder, rebuild],
         consumers=consumers(recorder, rebuild),
         personal_data=NotificationsPersonalData(core.functions, recorder),
         inspectors=[NotificationInspector(core.functions, recorder)],
+        on_close=[counts.close],
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from plaza.core.auth import Actor
+from plaza.core.event_hub import TooManyListeners
 from plaza.core.http.access import USER
+from plaza.core.http.responses import EVENTS, Response, ServerSentEvent
 from plaza.core.http.routes import Routes
 from plaza.notifications.model import (
     NoNotification,
@@ -17,6 +19,7 @@ from plaza.notifications.model import (
     UnreadCount,
 )
 from plaza.notifications.service import Notifications
+from plaza.notifications.unread_counts import UnreadCounts
 
 route = Routes(
     "notifications", about="What others did that concerns you, grouped by type and subject until you read it."
@@ -35,6 +38,13 @@ async def list_notifications(
 async def count_unread_notifications(actor: Actor, notifications: Notifications) -> UnreadCount:
     """Count your unread notifications."""
     return await notifications.unread(actor)
+
+
+@route.get("/notifications/stream", access=USER, media_type=EVENTS, raises=[TooManyListeners])
+async def stream_unread_notifications(actor: Actor, counts: UnreadCounts) -> Response[ServerSentEvent[UnreadCount]]:
+    """Stream the number of your unread notifications as server-sent events: now, and whenever it changes."""
+    changes = counts.changes(actor.name)
+    return Response(ServerSentEvent(UnreadCount(count)) async for count in changes)
 
 
 @route.post("/notifications/read", access=USER, example={"before": 1_790_000_000_000})

@@ -15,6 +15,7 @@ from plaza.core.admin_mfa import AdminMfa
 from plaza.core.domain import Core
 from plaza.core.http.routes import ErrorResponse, Routes
 from plaza.live.schedule import EventSchedule
+from plaza.notifications.unread_counts import UnreadCounts
 from plaza.sessions.service import Sessions
 from plaza.sessions.session_cache import SessionCache
 from plaza.social.avatars import Avatars
@@ -26,6 +27,7 @@ from plaza.web import (
     routes_challenges,
     routes_comments,
     routes_live,
+    routes_notifications,
     routes_operator_health,
     routes_operator_keys,
     routes_operator_live,
@@ -66,6 +68,7 @@ ROUTES: Final[tuple[Routes, ...]] = (
     routes_articles.page,
     routes_challenges.page,
     routes_live.page,
+    routes_notifications.page,
     routes_shop.page,
     routes_search.page,
     routes_updates.page,
@@ -84,7 +87,14 @@ ERROR_FORMATS: Final[Mapping[str, ErrorResponse]] = {"/app": problem_page}
 def services(core: Core, known: Mapping[type, Any], demo: DemoAccounts, job_names: Sequence[str]) -> list[object]:
     """The services of the pages, beside those of the domains."""
     secret = core.settings.secret("jwt_secret")
-    visitors = Visitors(known[Sessions], known[SessionCache], known[Credentials], known[AdminMfa], known[Avatars])
+    visitors = Visitors(
+        known[Sessions],
+        known[SessionCache],
+        known[Credentials],
+        known[AdminMfa],
+        known[Avatars],
+        known[UnreadCounts],
+    )
     sidebar = Sidebar(known[EventSchedule], known[ArticleLists], core.clock)
     passkeys: Passkeys = known[Passkeys]
     party, issuer = passkeys.relying_party, core.settings.oidc_issuer

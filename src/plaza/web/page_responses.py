@@ -102,7 +102,9 @@ class PageResponses:
         return {
             "me": visitor,
             "return_path": return_path,
-            "site_header": site_header(section, visitor.name, visitor.has_admin_role, sign_in_path, visitor.avatar),
+            "site_header": site_header(
+                section, visitor.name, visitor.has_admin_role, sign_in_path, visitor.avatar, visitor.unread
+            ),
             "csrf": self.csrf_token(visitor),
             "now": self.clock.now_ms(),
             "sidebar": self._sidebar(),

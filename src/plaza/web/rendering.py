@@ -113,9 +113,11 @@ def fragment(template: str, /, **context: Any) -> Markup:
     return Markup(render(template, **context))  # noqa: S704 rendered by a template that escapes
 
 
-def site_header(section: str, username: str, is_admin: bool, return_path: str, avatar: str = "") -> Markup:
+def site_header(
+    section: str, username: str, is_admin: bool, return_path: str, avatar: str = "", unread: int = 0
+) -> Markup:
     """The header of a page: brand, navigation, and the account or, without a user, the links to sign in."""
-    return _cached_header[section, username, is_admin, return_path, avatar]
+    return _cached_header[section, username, is_admin, return_path, avatar, unread]
 
 
 def tabs(label: str, views: tuple[tuple[str, str], ...], current: str) -> Markup:
@@ -124,8 +126,8 @@ def tabs(label: str, views: tuple[tuple[str, str], ...], current: str) -> Markup
 
 
 @cached_fragment(_MAX_HEADER_BYTES)
-def _cached_header(section: str, username: str, is_admin: bool, return_path: str, picture: str) -> Markup:
-    account = {"username": username, "picture": picture, "is_admin": is_admin}
+def _cached_header(section: str, username: str, is_admin: bool, return_path: str, picture: str, unread: int) -> Markup:
+    account = {"username": username, "picture": picture, "is_admin": is_admin, "unread": unread}
     return fragment("site-header.html", section=section, return_path=return_path, **account)
 
 

@@ -6,12 +6,14 @@ the current one: a suspended user, or one who lost a role, has lost it on the ne
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 
 from plaza.core.admin_mfa import AdminMfa
 from plaza.core.auth import ADMIN, Actor
 from plaza.core.errors import Unauthenticated
 from plaza.core.http.request import Request
+from plaza.notifications.unread_counts import UnreadCounts
 from plaza.sessions.cookies import session_cookies, set_cookie, token_from
 from plaza.sessions.model import Visit, new_token
 from plaza.sessions.service import Sessions
@@ -28,6 +30,7 @@ class Visitor:
     actor: Actor | None = None
     cookie: tuple[tuple[str, str], ...] = ()  # the header to send with the response if the session is new
     avatar: str = ""  # the address of the user's avatar
+    unread: int = 0  # notifications
 
     @property
     def name(self) -> str:
@@ -62,9 +65,11 @@ class Visitors:
         credentials: Credentials,
         admin_mfa: AdminMfa,
         avatars: Avatars,
+        unread_counts: UnreadCounts,
     ) -> None:
         self.sessions = sessions
         self.avatars = avatars
+        self._unread_counts = unread_counts
         self._admin_mfa = admin_mfa
         self._session_cache = session_cache
         self._credentials = credentials
@@ -101,7 +106,9 @@ class Visitors:
         if actor is not None:
             actor = replace(actor, since_ms=visit.since_ms, session=visit.id, signed_in_ms=visit.since_ms)
             actor = await self._admin_mfa.restrict(actor)
-        return Visitor(visit.token, actor, tuple(cookies), "" if actor is None else await self._avatar(actor.name))
-
-    async def _avatar(self, name: str) -> str:
-        return (await self.avatars.addresses([name]))[name]
+        if actor is None:
+            return Visitor(visit.token, cookie=tuple(cookies))
+        avatars, unread = await asyncio.gather(
+            self.avatars.addresses([actor.name]), self._unread_counts.get(actor.name)
+        )
+        return Visitor(visit.token, actor, tuple(cookies), avatars[actor.name], unread)
