@@ -57,6 +57,28 @@ async def test_the_address_of_another_users_picture_does_not_keep_it_visible(
     assert not await guest.sees(id)
 
 
+async def test_everything_with_an_author_has_the_avatar(ana: PictureUser, ben: PictureUser) -> None:
+    id = (await ana.upload())["id"]
+    user = await ana.json("PUT", "/users/me/avatar", media=id)
+    post = (await ben.json("POST", "/posts", 201, content="Hello"))["id"]
+    article = (await ben.json("POST", "/articles", 201, title="News", link="https://example.org/"))["id"]
+    run = {"title": "Run", "category": 1, "is_public": True, "duration": 9}
+    challenge = (await ben.json("POST", "/challenges", 201, **run))["id"]
+    await ana.json("POST", f"/challenges/{challenge}/join", 201)
+    made = [
+        await ana.json("POST", f"/posts/{post}/comments", 201, content="Hi"),
+        await ana.json("POST", f"/articles/{article}/comments", 201, content="Hi"),
+        await ana.json("POST", f"/challenges/{challenge}/posts", 201, text="Done"),
+    ]
+    listed = [
+        (await ben.call("GET", f"/posts/{post}/comments")).json()["comments"][0],
+        (await ben.call("GET", f"/articles/{article}/comments")).json()["comments"][0],
+        (await ben.call("GET", f"/challenges/{challenge}/posts")).json()["posts"][0],
+        (await ben.call("GET", "/challenges/recommendations")).json()["posts"][0]["post"],
+    ]
+    assert [each["avatar"] for each in made + listed] == [user["avatar"]] * 7
+
+
 async def test_the_address_of_ones_own_picture_keeps_it_too(ana: PictureUser, guest: PictureUser) -> None:
     """`avatar` is the documented field: clients set it by `PATCH` as before."""
     id = (await ana.upload())["id"]

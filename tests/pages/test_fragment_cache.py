@@ -81,7 +81,7 @@ def test_a_list_caches_only_the_excerpt_of_a_long_post() -> None:
 
 
 def test_readers_in_different_states_get_different_fragments() -> None:
-    post = challenges.ChallengePost(1, 1, "ana", "Rain, went anyway.", False, 0, 3)
+    post = challenges.ChallengePost(1, 1, "ana", "", "Rain, went anyway.", False, 0, 3)
     first, second = (challenge_html.challenge_posts([post], (), 0, is_open=True) for _ in range(2))
     assert first == second
     assert b"Rain, went anyway." in first

@@ -15,6 +15,7 @@ from plaza.core.encryption import FieldEncryption
 from plaza.core.errors import PlazaError
 from plaza.core.functions import Functions
 from plaza.core.keyspace import use_layout
+from plaza.core.pictures import NoAvatars
 from plaza.core.settings import Settings
 from plaza.social.comments import Comments
 from plaza.social.engagements import Engagements
@@ -43,7 +44,7 @@ async def main(url: str, seed: int) -> None:
     users = Users(functions, auth, clock, private)
     relations = Relations(functions, users, clock)
     posts = Posts(functions, PostReader(functions), users, clock)
-    engagements, comments = Engagements(functions, posts), Comments(functions, posts)
+    engagements, comments = Engagements(functions, posts), Comments(functions, posts, NoAvatars())
     dice, ids = random.Random(seed), list[str]()
 
     async def write_once() -> None:

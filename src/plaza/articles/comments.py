@@ -23,6 +23,7 @@ from plaza.core.comment_tree import TOP_LEVEL, CommentState, CommentTrees, TreeK
 from plaza.core.domain import BlockLists
 from plaza.core.errors import Invalid, NotFound
 from plaza.core.paging import Page, PageResult, page_by_position
+from plaza.core.pictures import AvatarAddresses, NoAvatars
 
 
 def discussion_keys(article: int) -> TreeKeys:
@@ -45,12 +46,20 @@ def split_id(id: str) -> tuple[int, str]:
 class ArticleComments:
     """Writes and lists comments on articles."""
 
-    def __init__(self, articles: Articles, blocks: BlockLists | None, *, origin: str = "") -> None:
+    def __init__(
+        self,
+        articles: Articles,
+        blocks: BlockLists | None,
+        avatars: AvatarAddresses | None = None,
+        *,
+        origin: str = "",
+    ) -> None:
         self._articles = articles
         self._functions = articles.functions
         self._valkey = articles.valkey
         self._clock = articles.clock
         self._blocks = blocks
+        self._avatars = avatars or NoAvatars()
         self._origin = origin
         self._trees = CommentTrees(articles.functions, "articles")
 
@@ -64,7 +73,9 @@ class ArticleComments:
         args = (article, note, actor.name, new.content, now, parent, self._origin)
         written = await self._functions.run("articles_comment", keys, *args)
         created_at = int(float(written))
-        return ArticleComment(f"{article}-{note}", article, actor.name, new.content, created_at, new.reply_to, 0)
+        avatar = (await self._avatars.addresses([actor.name]))[actor.name]
+        id = f"{article}-{note}"
+        return ArticleComment(id, article, actor.name, avatar, new.content, created_at, new.reply_to, 0)
 
     async def _replied_to(self, actor: Actor, article: int, id: str) -> str:
         """Return the key part of a comment that the caller can see and that is one of the article's."""
@@ -133,9 +144,13 @@ class ArticleComments:
             self._valkey.batch([*hashes, *times, parents]), self._trees.states(keys, notes)
         )
         size = len(notes)
-        hidden = await self._hidden_from(viewer, {row[0] for row in replies[:size] if row[0]})
+        authors = {row[0] for row in replies[:size] if row[0]}
+        hidden, avatars = await asyncio.gather(self._hidden_from(viewer, authors), self._avatars.addresses(authors))
         rows = zip(notes, replies[:size], replies[size:-1], replies[-1], states, strict=True)
-        return [None if row[1][0] in hidden else _comment_from_row(article, *row) for row in rows]
+        return [
+            None if row[1][0] in hidden else _comment_from_row(article, avatars.get(row[1][0], ""), *row)
+            for row in rows
+        ]
 
     async def _hidden_from(self, viewer: Actor | None, authors: set[str]) -> set[str]:
         """Return the authors that a block hides from the viewer. One round trip."""
@@ -148,16 +163,22 @@ class ArticleComments:
 
 
 def _comment_from_row(
-    article: int, note: str, text: Sequence[Any], created: float | None, parent: str | None, state: CommentState
+    article: int,
+    avatar: str,
+    note: str,
+    text: Sequence[Any],
+    created: float | None,
+    parent: str | None,
+    state: CommentState,
 ) -> ArticleComment | None:
     reply_to = f"{article}-{parent}" if parent else None
     if created is not None:
         username, content = text
         return ArticleComment(
-            f"{article}-{note}", article, username or "", content or "", int(created), reply_to, state.replies
+            f"{article}-{note}", article, username or "", avatar, content or "", int(created), reply_to, state.replies
         )
     if state.stub_created_ms is None or not state.replies:
         return None
     return ArticleComment(
-        f"{article}-{note}", article, "", "", state.stub_created_ms, reply_to, state.replies, deleted=True
+        f"{article}-{note}", article, "", "", "", state.stub_created_ms, reply_to, state.replies, deleted=True
     )

@@ -24,7 +24,7 @@ from plaza.core.paging import Snapshots
 def build(core: Core) -> Parts:
     articles = Articles(core.functions, core.clock, core.settings.voting_days)
     lists = ArticleLists(articles, GroupRankings(core.functions), Snapshots(core.valkey, core.clock))
-    comments = ArticleComments(articles, core.provided.blocks)
+    comments = ArticleComments(articles, core.provided.blocks, core.provided.avatars)
     return Parts(
         [articles, lists, comments, ArticleAtomFeeds(lists, public_url(core.settings))],
         timers=timers(articles),

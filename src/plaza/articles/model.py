@@ -125,6 +125,7 @@ class ArticleComment(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     article_id: int
     username: str
+    avatar: str
     content: str
     created_at: int
     reply_to: str | None

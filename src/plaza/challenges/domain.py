@@ -24,12 +24,12 @@ def build(core: Core) -> Parts:
     projections = ChallengeProjections(core.sql, core.functions, core.clock, core.settings.max_post_age)
     daily_job = DailyJob(projections, Leases(core.functions))
     challenges = Challenges(core.sql, projections, core.clock)
-    posts = ChallengePosts(core.sql, projections, core.clock)
+    posts = ChallengePosts(core.sql, projections, core.clock, core.provided.avatars)
     services = [
         challenges,
         posts,
         daily_job,
-        Recommender(projections, core.provided.blocks),
+        Recommender(projections, core.provided.blocks, core.provided.avatars),
         Participations(core.sql, core.clock),
     ]
     return Parts(

@@ -113,6 +113,7 @@ class ChallengePost(msgspec.Struct, frozen=True):
     id: int
     challenge_id: int
     username: str
+    avatar: str
     text: str
     is_break: bool
     created_at: int  # Unix milliseconds

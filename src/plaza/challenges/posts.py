@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, delete, func, select
@@ -33,6 +33,7 @@ from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page, page_by_position
+from plaza.core.pictures import AvatarAddresses, NoAvatars
 from plaza.core.sql import Sql
 from plaza.core.sql_events import add_events
 from plaza.core.sql_paging import ids_in_table, newest_ids
@@ -49,10 +50,13 @@ _BY_IDS = select(POST, REACTIONS).where(POST.c.id.in_(bindparam("ids", expanding
 class ChallengePosts:
     """Writes and reads posts and reactions."""
 
-    def __init__(self, sql: Sql, projections: ChallengeProjections, clock: Clock) -> None:
+    def __init__(
+        self, sql: Sql, projections: ChallengeProjections, clock: Clock, avatars: AvatarAddresses | None = None
+    ) -> None:
         self._sql = sql
         self._projections = projections
         self._clock = clock
+        self._avatars = avatars or NoAvatars()
 
     async def post(self, actor: Actor, challenge: int, new: NewChallengePost, operation: str) -> ChallengePost:
         """Post in a challenge (members only). The same operation again returns the same post."""
@@ -79,7 +83,7 @@ class ChallengePosts:
             where = POST.c.operation == operation if id is None else POST.c.id == id
             row = (await tx.execute(select(POST, REACTIONS).where(where))).one()
         await self._projections.update_posts([row.id])
-        return post_from_row(row)
+        return post_from_row(row, await self._avatars.addresses([actor.name]))
 
     async def page(self, actor: Actor | None, challenge: int, page: Page) -> ChallengePostsPage:
         """A challenge's posts, newest first."""
@@ -100,7 +104,9 @@ class ChallengePosts:
 
     async def _read_many(self, ids: Sequence[str]) -> list[ChallengePost | None]:
         wanted = [int(id) for id in ids]
-        found = {row.id: post_from_row(row) for row in await self._sql.fetch_all(_BY_IDS, ids=wanted)}
+        rows = await self._sql.fetch_all(_BY_IDS, ids=wanted)
+        avatars = await self._avatars.addresses({row.username for row in rows})
+        found = {row.id: post_from_row(row, avatars) for row in rows}
         return [found.get(id) for id in wanted]
 
     async def react(self, actor: Actor, post: int) -> Reaction:
@@ -158,11 +164,12 @@ def _missing_post(id: int) -> NotFound:
     return NotFound("This post does not exist.", id=id)
 
 
-def post_from_row(row: Any) -> ChallengePost:
+def post_from_row(row: Any, avatars: Mapping[str, str]) -> ChallengePost:
     return ChallengePost(
         id=row.id,
         challenge_id=row.challenge_id,
         username=row.username,
+        avatar=avatars.get(row.username, ""),
         text=row.text,
         is_break=row.is_break,
         created_at=row.created_ms,

@@ -26,7 +26,7 @@ from plaza.core.invariants import Inspector, Invariants
 from plaza.core.keyspace import Catalogue
 from plaza.core.notification_source import NotificationSource, Recipients
 from plaza.core.passkey_credentials import PasskeyCredential
-from plaza.core.pictures import PictureHost, Pictures
+from plaza.core.pictures import AvatarAddresses, PictureHost, Pictures
 from plaza.core.rate_limits import Limiter
 from plaza.core.report_source import ReportSource
 from plaza.core.search_source import SearchSource
@@ -158,6 +158,7 @@ class Provided:
     recipients: Recipients | None = None
     hidden_authors: HiddenAuthors | None = None
     pictures: Pictures | None = None
+    avatars: AvatarAddresses | None = None
     picture_hosts: Mapping[str, PictureHost] = field(default_factory=dict)  # by kind of thing
     personal_data: Mapping[str, PersonalData] = field(default_factory=dict)  # by domain
     personal_files: PersonalFiles | None = None

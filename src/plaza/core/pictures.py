@@ -8,7 +8,7 @@ data of the other domain decides who may see a picture and when it is deleted, a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Final, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -137,6 +137,20 @@ class PictureHost(Protocol):
 
     async def remove(self, id: str, picture: str) -> None:
         """Stop showing a picture, because it is being deleted. It is called again if it was interrupted."""
+
+
+class AvatarAddresses(Protocol):
+    """The avatars of users, uploaded or from elsewhere."""
+
+    async def addresses(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Return the addresses of users' avatars, empty for those without one. No round trip if cached, else one."""
+
+
+class NoAvatars:
+    """The avatars of users where no domain has users."""
+
+    async def addresses(self, names: Iterable[str]) -> Mapping[str, str]:
+        return dict.fromkeys(names, "")
 
 
 class Pictures(Protocol):

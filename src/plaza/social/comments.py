@@ -11,6 +11,7 @@ from plaza.core.errors import Forbidden, Invalid, NotFound
 from plaza.core.functions import Functions
 from plaza.core.number_parsing import parse_time_ms
 from plaza.core.paging import Page, PageResult, Position, encode_cursor, list_checksum, page_by_position
+from plaza.core.pictures import AvatarAddresses
 from plaza.core.sequences import pairs_to_dict
 from plaza.social.keys import (
     COMMENT,
@@ -42,15 +43,16 @@ def thread_keys(post: str) -> TreeKeys:
 
 
 class Comments:
-    def __init__(self, functions: Functions, posts: Posts) -> None:
+    def __init__(self, functions: Functions, posts: Posts, avatars: AvatarAddresses) -> None:
         self.functions = functions
         self.valkey = functions.valkey
         self.posts = posts
         self.clock = posts.clock
+        self._avatars = avatars
         self._trees = CommentTrees(functions, "social")
 
     async def create(self, actor: Actor, post: str, new: NewComment, operation: str | None = None) -> Comment:
-        """Comment on a post; the same operation run twice creates one comment. One round trip."""
+        """Comment on a post; the same operation run twice creates one comment. One round trip, two for a new author."""
         me, id, now, parent = actor.name, new_id(operation), self.clock.now_ms(), new.reply_to or ""
         keys = [POST(post), POST_COMMENTS(post), POST_COMMENTS_RECENT(post)]
         if self.valkey.clustered:
@@ -61,7 +63,10 @@ class Comments:
         created = await self.functions.run("social_create_comment", keys, post, id, me, new.content, now, now, parent)
         # An earlier run of the operation has created it, at another time.
         earlier = {} if created else await self.valkey.call("HGETALL", COMMENT(id))
-        return comment_from_hash(earlier, id) if earlier else Comment(id, post, me, new.content, now, parent or None, 0)
+        avatar = (await self._avatars.addresses([me]))[me]
+        if earlier:
+            return comment_from_hash(earlier, id, avatar)
+        return Comment(id, post, me, avatar, new.content, now, parent or None, 0)
 
     async def _require_shown(self, viewer: str, id: str) -> None:
         """Refuse a reply to a comment that a block hides from the caller. Two round trips, on a cluster only."""
@@ -121,7 +126,7 @@ class Comments:
         return bool(has_replies)
 
     async def _load(self, viewer: Actor | None, post: str, ids: Sequence[str]) -> list[Comment | None]:
-        """Return comments and stubs; None for those hidden from the viewer. Two round trips."""
+        """Return comments and stubs; None for those hidden from the viewer. Two round trips, three for new authors."""
         found, states = await asyncio.gather(
             self.valkey.batch([("HGETALL", COMMENT(id)) for id in ids]), self._trees.states(thread_keys(post), ids)
         )
@@ -131,11 +136,12 @@ class Comments:
             id: _stub(id, post, state, parent) for (id, state), parent in zip(replying.items(), parents, strict=True)
         }
         authors = list(dict.fromkeys(fields.get("username", "") for fields in found if fields))
+        avatars = await self._avatars.addresses(authors)
         hidden = await self.posts.users.hidden_from(viewer, authors) if viewer else set()
         return [
             stubs[id]
             if not fields
-            else comment_from_hash(fields, id, state.replies)
+            else comment_from_hash(fields, id, avatars[fields.get("username", "")], state.replies)
             if fields.get("username", "") not in hidden
             else None
             for id, fields, state in zip(ids, found, states, strict=True)
@@ -167,7 +173,7 @@ class Comments:
         comment = await self.get(actor, id)
         keys = [COMMENT(id), COMMENT_EDITS(id)]
         fields = await self.functions.run("social_edit_comment", keys, actor.name, edit.content, self.clock.now_ms())
-        return comment_from_hash(pairs_to_dict(fields), id, comment.repliesCount)
+        return comment_from_hash(pairs_to_dict(fields), id, comment.avatar, comment.repliesCount)
 
     async def delete(self, actor: Actor, id: str) -> DeletionResult:
         """Delete a comment (its author, the post's author or an admin). With replies, a stub is left. Three trips."""
@@ -195,7 +201,7 @@ def _stub(id: str, post: str, state: CommentState, parent: str | None) -> Commen
     """Return a deleted comment that has replies; None if it has none, or if it was deleted meanwhile."""
     if state.stub_created_ms is None or not state.replies:
         return None
-    return Comment(id, post, "", "", state.stub_created_ms, parent, state.replies, deleted=True)
+    return Comment(id, post, "", "", "", state.stub_created_ms, parent, state.replies, deleted=True)
 
 
 def no_comment(id: str) -> NotFound:

@@ -54,7 +54,7 @@ def build(core: Core) -> Parts:
     post_pictures = PostPictures(functions, core.provided.pictures)
     posts = Posts(functions, reader, users, clock, post_pictures)
     avatars = Avatars(users, core.provided.pictures)
-    comments = Comments(functions, posts)
+    comments = Comments(functions, posts, avatars)
     log = core.provided.account_log
     limits = SignInLimits(core.limiter, core.settings.secret("jwt_secret"), clock)
     credentials = Credentials(functions, core.auth, limits, passwords, core.provided.second_factor, log)
@@ -83,6 +83,7 @@ def build(core: Core) -> Parts:
             blocks=relations,
             recipients=SocialRecipients(users),
             hidden_authors=HiddenUsers(users),
+            avatars=avatars,
             api_sessions=api_sessions,
             picture_hosts={POST: post_pictures, AVATAR: avatars},
         ),

@@ -325,6 +325,7 @@ class Comment(msgspec.Struct, omit_defaults=True):
     id: str
     post_id: str
     username: str
+    avatar: str
     content: str
     created_at: int
     reply_to: str | None
@@ -445,12 +446,13 @@ def post_from_hash(fields: Mapping[str, str], id: str, *, liked: bool, bookmarke
     return post
 
 
-def comment_from_hash(fields: Mapping[str, str], id: str, replies: int = 0) -> Comment:
+def comment_from_hash(fields: Mapping[str, str], id: str, avatar: str = "", replies: int = 0) -> Comment:
     edited = fields.get("edited_at")
     return Comment(
         id=id,
         post_id=fields.get("post_id", ""),
         username=fields.get("username", ""),
+        avatar=avatar,
         content=fields.get("content", ""),
         created_at=parse_int(fields.get("created_at")),
         reply_to=fields.get("reply_to") or None,

@@ -43,6 +43,7 @@ from plaza.challenges.recommendation.ranking import (
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION
 from plaza.core.auth import Actor
 from plaza.core.domain import BlockLists
+from plaza.core.pictures import AvatarAddresses, NoAvatars
 from plaza.core.valkey import Arg
 
 TOP_CHALLENGES: Final = 5
@@ -97,15 +98,24 @@ class Recommendations(msgspec.Struct, frozen=True):
 class Recommender:
     """Recommends recent posts to a viewer."""
 
-    def __init__(self, projections: ChallengeProjections, blocks: BlockLists | None = None) -> None:
+    def __init__(
+        self,
+        projections: ChallengeProjections,
+        blocks: BlockLists | None = None,
+        avatars: AvatarAddresses | None = None,
+    ) -> None:
         self._projections = projections
         self._valkey = projections.valkey
         self._sql = projections.sql
         self._candidates = CandidateCache(projections.sql)
         self._blocks = blocks
+        self._avatars = avatars or NoAvatars()
 
     async def recommend(self, actor: Actor, limit: int) -> Recommendations:
-        """Recommended posts with reasons. One round trip, and a second if a post is shown for the first time today."""
+        """Recommended posts with reasons.
+
+        One round trip, one more if a post is shown for the first time today, and one for avatars that are not cached.
+        """
         today = self._projections.today()
         profile = await self._read_profile(actor.name, today, await self._own_challenges(actor.name, today))
         posts = await self._candidates.get(profile.pool | await self._newest(actor.name, profile))
@@ -133,7 +143,8 @@ class Recommender:
                 missing.update(id for id in unknown if id not in rows)
             if missing.isdisjoint(candidate.post.id for candidate in chosen[:limit]):
                 first = [(rows[candidate.post.id], candidate.source) for candidate in chosen[:limit]]
-                return [Recommended(post_from_row(row), selector.reason(source, row)) for row, source in first]
+                avatars = await self._avatars.addresses({row.username for row, _ in first})
+                return [Recommended(post_from_row(row, avatars), selector.reason(source, row)) for row, source in first]
 
     async def _read_profile(self, name: str, today: int, own: Sequence[OwnChallenge]) -> ViewerProfile:
         """The profile of a viewer who takes part in these challenges. One round trip."""
