@@ -15,6 +15,7 @@ from plaza.social.model import NewComment
 from plaza.social.relations import follow_keys
 from tests.event_reader import read_events
 from tests.event_replay import ReplayModel
+from tests.killed_processes import count_clients, recover_all, wait_for_disconnects
 from tests.servers import Cluster, Server
 from tests.social import random_writer_process
 from tests.social.conftest import ADMIN, Social
@@ -41,25 +42,6 @@ async def run_and_kill_writer(url: str, seed: int, seconds: float) -> None:
     await process.wait()
 
 
-def count_clients(place: Server | Cluster) -> int:
-    """Count the clients, which may have sent commands that Valkey has not read."""
-    clients = 0
-    for node in place.nodes if isinstance(place, Cluster) else [place]:
-        with node.redis_client() as client:
-            clients += client.info("clients")["connected_clients"]
-    return clients
-
-
-async def wait_for_disconnects(place: Server | Cluster, clients: int) -> None:
-    """Wait until at most `clients` are count_clients. Valkey has then read all commands of the others."""
-    await eventually(lambda: count_clients(place) <= clients)
-
-
-async def recover_all(social: Social) -> bool:
-    """Recover the entries of killed processes. Returns whether there were none."""
-    return not await social.functions.outbox_recovery.recover(0)
-
-
 async def test_counters_are_correct_after_processes_were_killed(
     social: Social, place: Server | Cluster, assert_consistent: Any, redis_client: Any
 ) -> None:
@@ -73,7 +55,7 @@ async def test_counters_are_correct_after_processes_were_killed(
         if social.valkey.clustered:
             # Entries of killed processes can be recovered after the time limit of their projections.
             await asyncio.sleep(random_writer_process.PROJECTION_MS / 1000 + 0.1)
-            await eventually(lambda: recover_all(social))
+            await eventually(lambda: recover_all(social.functions))
         model = ReplayModel.of(await read_events(redis_client, "social"))
         await model.assert_is_source_data(redis_client, [user.name for user in random_writer_process.USERS])
         keyspace = await assert_consistent()

@@ -49,13 +49,15 @@ class EventPublisher:
         One round trip if the events are given, else two.
         """
         queue = publication.queue
-        if queue not in self._current:
-            return await asyncio.shield(self._start(publication))
-        if queue not in self._next:
-            self._next[queue] = asyncio.create_task(self._publish_after(self._current[queue], publication))
-        return await asyncio.shield(self._next[queue])
+        if (waiting := self._next.get(queue)) is not None:
+            return await _result(waiting)  # it has not read the queue yet
+        if (current := self._current.get(queue)) is None:
+            return await _result(self._start(publication))
+        self._next[queue] = asyncio.create_task(self._publish_after(current, publication))
+        return await _result(self._next[queue])
 
     def _start(self, publication: Publication) -> asyncio.Task[list[str]]:
+        """Start the only call of an owner: `_next` waits for it, and everybody else for `_next`."""
         task = self._current[publication.queue] = asyncio.create_task(self._publish(publication))
         task.add_done_callback(lambda _: self._current.pop(publication.queue))
         return task
@@ -65,7 +67,7 @@ class EventPublisher:
         await asyncio.wait([current])
         del self._next[publication.queue]
         unread = Publication(publication.library, publication.queue, publication.stream, publication.published, (), "")
-        return await self._start(unread)
+        return await _result(self._start(unread))
 
     async def _publish(self, publication: Publication) -> list[str]:
         if publication.events:
@@ -84,3 +86,16 @@ class EventPublisher:
 
     async def _call(self, publication: Publication, function: str, keys: list[str], *args: str) -> Any:
         return await self._run(f"{publication.library}_{function}", keys, args)
+
+
+async def _result(task: asyncio.Task[list[str]]) -> list[str]:
+    """Wait for a task that others wait for too. A caller that is cancelled does not cancel it."""
+    task.add_done_callback(_retrieve)
+    await asyncio.wait([task])
+    return task.result()
+
+
+def _retrieve(task: asyncio.Task[list[str]]) -> None:
+    """Take notice of an error even if every caller was cancelled: their outbox entries are recovered later."""
+    if not task.cancelled():
+        task.exception()
