@@ -12,6 +12,7 @@ from plaza.search.names import TAGS, NameIndex
 # Corrections that are tried for one word, the nearest first.
 MAX_TRIED: Final = 3
 MIN_CHARACTERS: Final = 3
+MAX_CHARACTERS: Final = 40
 MAX_WORDS_CORRECTED: Final = 3
 
 _WORD = re.compile(r"(?P<mark>#|from:@?|@)?(?P<name>[^\s\"#@:]+)")
@@ -44,7 +45,7 @@ class Corrections:
 
 
 def _words(text: str) -> Iterator[re.Match[str]]:
-    return (word for word in _WORD.finditer(text) if len(word["name"]) >= MIN_CHARACTERS)
+    return (word for word in _WORD.finditer(text) if MIN_CHARACTERS <= len(word["name"]) <= MAX_CHARACTERS)
 
 
 def _kinds(mark: str | None) -> tuple[str, ...]:

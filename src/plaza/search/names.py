@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
-from sqlalchemy import Table, bindparam, delete, func, insert, select
+from sqlalchemy import Select, Table, bindparam, delete, func, insert, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.core.search_source import SearchDocument
@@ -25,6 +26,9 @@ MAX_NAME_CHARACTERS: Final = 100
 SHORT_NAME: Final = 4
 # Names with the most trigrams in common, of which the nearest is chosen.
 MAX_SIMILAR: Final = 50
+# Names that are read of one trigram: a tenth of all names can have the same one, which says little about any of them.
+# All names with a rarer one are read, and those are the similar ones.
+MAX_PER_TRIGRAM: Final = 1_000
 
 _BY_WEIGHT = (
     select(SEARCH_NAME.c.name, SEARCH_NAME.c.key, SEARCH_NAME.c.weight)
@@ -34,19 +38,23 @@ _BY_WEIGHT = (
 )
 _BY_SHORT_PREFIX = {n: _BY_WEIGHT.where(name_prefix(n) == bindparam("prefix")) for n in INDEXED_PREFIXES}
 _BY_LONG_PREFIX = _BY_WEIGHT.where(SEARCH_NAME.c.name >= bindparam("prefix"), SEARCH_NAME.c.name < bindparam("end"))
-_BY_TRIGRAMS = (
-    select(SEARCH_TRIGRAM.c.name)
-    .where(
-        SEARCH_TRIGRAM.c.kind == bindparam("kind"),
-        SEARCH_TRIGRAM.c.trigram.in_(bindparam("trigrams", expanding=True)),
-    )
-    .group_by(SEARCH_TRIGRAM.c.name)
-    .order_by(func.count().desc())
-    .limit(MAX_SIMILAR)
-)
 _OWNERS = select(SEARCH_NAME.c.name, SEARCH_NAME.c.key, SEARCH_NAME.c.weight).where(
     SEARCH_NAME.c.kind == bindparam("kind"), SEARCH_NAME.c.name.in_(bindparam("names", expanding=True))
 )
+
+
+@cache
+def _by_trigrams(count: int) -> Select[tuple[str]]:
+    """Return a statement for the names that have most of so many trigrams: `t0`, `t1`, …"""
+    of_each = [
+        select(SEARCH_TRIGRAM.c.name)
+        .where(SEARCH_TRIGRAM.c.kind == bindparam("kind"), SEARCH_TRIGRAM.c.trigram == bindparam(f"t{i}"))
+        .limit(MAX_PER_TRIGRAM)
+        .subquery()
+        for i in range(count)
+    ]
+    found = union_all(*(select(names.c.name) for names in of_each)).subquery()
+    return select(found.c.name).group_by(found.c.name).order_by(func.count().desc()).limit(MAX_SIMILAR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,8 @@ class NameIndex:
         """Return names that differ from a word by one or two letters, the nearest first. Two statements."""
         wanted = fold(word)[:MAX_NAME_CHARACTERS]
         limit = max_distance(wanted)
-        rows = await self._sql.fetch_all(_BY_TRIGRAMS, kind=kind, trigrams=sorted(trigrams_of(wanted)))
+        trigrams = {f"t{i}": trigram for i, trigram in enumerate(sorted(trigrams_of(wanted)))}
+        rows = await self._sql.fetch_all(_by_trigrams(len(trigrams)), kind=kind, **trigrams)
         distances = {row.name: distance(wanted, row.name, limit) for row in rows}
         near = [name for name, differing in distances.items() if 0 < differing <= limit]
         if not near:

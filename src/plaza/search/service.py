@@ -28,8 +28,9 @@ from plaza.search.words import fold
 
 # Matches that are ranked: the newest posts, the heaviest of other kinds. Ranking so many takes about 2 ms.
 MAX_CANDIDATES: Final = 400
-# So many matches of whole words are enough: beginnings of words are not looked for.
-ENOUGH_EXACT: Final = 100
+# So many matches of whole words, a page, are enough. Beginnings of words can match a large part of the index: they are
+# looked for only if there are fewer.
+ENOUGH_EXACT: Final = 20
 BEST_OF_EACH: Final = 5
 MAX_SUGGESTIONS: Final = 8
 # Names read for suggestions. Some belong to one user, and some are hidden from the viewer.
