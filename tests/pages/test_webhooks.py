@@ -68,9 +68,11 @@ async def test_an_operator_adds_tests_switches_rotates_and_removes_a_webhook(
     assert len(receiver.requests) == 1
     assert "webhook.test" in (await admin.get(path)).text
     await admin.submit(f"{path}/switch", page=path, on="0")
-    assert "Disabled by an operator." in (await admin.get(path)).text
+    for shown in (path, "/app/operator/health"):
+        assert "Disabled by an operator." in (await admin.get(shown)).text
     await admin.submit(f"{path}/switch", page=path, on="1")
     assert (await plaza.get(Webhooks).get(webhook.id)).enabled
+    assert "disabled." not in (await admin.get("/app/operator/health")).text
     rotated = await admin.submit(f"{path}/rotate", page=path)
     assert re.search(r"whsec_", rotated.text)
     assert secret not in rotated.text

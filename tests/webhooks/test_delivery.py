@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -16,7 +17,7 @@ from plaza.core.event_streams import all_streams, stream_of
 from plaza.webhooks import endpoint_health, model
 from plaza.webhooks.deliveries import Deliveries
 from plaza.webhooks.keys import WEBHOOK, WEBHOOK_FAILING, WEBHOOK_QUEUE, WEBHOOK_STATE
-from plaza.webhooks.model import CONCURRENCY, GIVE_UP_MS, KEPT_MS, MAX_FAILURES
+from plaza.webhooks.model import CONCURRENCY, GIVE_UP_MS, KEPT_MS, MAX_FAILURES, MAX_RETRY_MS, parse_retry_after
 from tests.http_servers import client_of
 from tests.waiting import eventually
 from tests.webhooks.conftest import WebhookAdmin, running_worker
@@ -163,7 +164,7 @@ async def test_each_subject_is_in_order_and_subjects_go_in_parallel(
 
 async def test_a_failed_event_is_retried_and_shown(admin: WebhookAdmin, receiver: Receiver, redis_client: Any) -> None:
     id = (await admin.create(receiver.url))["id"]
-    receiver.respond = answer(503)
+    receiver.respond = answer(503, b"", "retry-after: 7200")
     await emit(redis_client)
 
     async def deliveries() -> Any:
@@ -171,24 +172,46 @@ async def test_a_failed_event_is_retried_and_shown(admin: WebhookAdmin, receiver
 
     (failed,) = await eventually(deliveries)
     assert (failed["status"], failed["attempts"], failed["response_code"]) == ("retrying", 1, 503)
-    assert failed["next_attempt_at"] > failed["last_attempt_at"]
+    assert failed["next_attempt_at"] == failed["last_attempt_at"] + 7_200_000, "as the endpoint asked"
     shown = await admin.call("GET", f"/{id}")
     assert (shown["waiting"], shown["last_error"]) == (1, "HTTP 503")
     assert shown["failing_since"]
+    assert shown["next_attempt_at"] == failed["next_attempt_at"]
+    async with receiving() as other:
+        await admin.create(other.url)
+        await emit(redis_client, subject="another")
+        await eventually(lambda: other.requests)
+    assert len(receiver.requests) == 1, "the pause holds for the whole endpoint"
     receiver.respond = answer(200)
     assert await admin.call("POST", f"/{id}/deliveries/{failed['id']}/retry", 202) == {"id": failed["id"]}
-    await eventually(lambda: len(receiver.requests) == 2)
+    await eventually(lambda: len(receiver.requests) == 3)
 
-    async def is_delivered() -> bool:
-        return bool((await deliveries())[0]["status"] == "delivered")
+    async def are_delivered() -> bool:
+        return [each["status"] for each in await deliveries()] == ["delivered", "delivered"]
 
-    await eventually(is_delivered)
-    (delivered,) = await deliveries()
+    await eventually(are_delivered)
+    delivered = next(each for each in await deliveries() if each["id"] == failed["id"])
     assert (delivered["attempts"], delivered["next_attempt_at"]) == (2, None)
     shown = await admin.call("GET", f"/{id}")
-    assert (shown["waiting"], shown["delivered"], shown["failing_since"], shown["last_error"]) == (0, 1, None, None)
+    assert (shown["waiting"], shown["delivered"], shown["failing_since"], shown["last_error"]) == (0, 2, None, None)
     # The same message: a receiver that remembers ids handles it once.
-    assert receiver.requests[0].headers["webhook-id"] == receiver.requests[1].headers["webhook-id"]
+    ids = [request.headers["webhook-id"] for request in receiver.requests]
+    assert ids.count(ids[0]) == 2
+
+
+def test_retry_after_is_seconds_or_a_date_and_bounded() -> None:
+    now = datetime(2026, 11, 17, 12, tzinfo=UTC)
+    for value, wait_ms in (
+        ("120", 120_000),
+        ("9" * 40, MAX_RETRY_MS),
+        ("Tue, 17 Nov 2026 12:01:00 GMT", 60_000),
+        ("Tue, 17 Nov 2026 11:00:00 GMT", 0),
+        ("Tue, 17 Nov 2099 12:01:00 GMT", MAX_RETRY_MS),
+        ("Tue, 17 Nov 2026 12:01:00", 0),
+        ("-5", 0),
+        ("soon", 0),
+    ):
+        assert parse_retry_after(value, now) == wait_ms, value
 
 
 async def test_a_delivered_event_can_be_sent_again_while_it_is_stored(

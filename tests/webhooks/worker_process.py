@@ -8,7 +8,7 @@ from pathlib import Path
 
 from plaza.app import running
 from plaza.core.settings import Settings
-from plaza.webhooks import courier, domain
+from plaza.webhooks import dispatcher, domain
 
 # Three times the delay that a busy machine may cause for a renewal.
 LEASE_SECONDS = 2.4
@@ -16,7 +16,7 @@ LEASE_SECONDS = 2.4
 
 async def main(url: str, folder: str) -> None:
     domain.LEASE_SECONDS = LEASE_SECONDS
-    courier.STANDBY_SECONDS = 0.2  # type: ignore[misc]
+    dispatcher.STANDBY_SECONDS = 0.2  # type: ignore[misc]
     settings = Settings(data_dir=Path(folder), valkey_url=url, webhooks_private=True)
     async with running(settings) as plaza:
         working = asyncio.create_task(plaza.worker.run())

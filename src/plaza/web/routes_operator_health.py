@@ -21,6 +21,7 @@ from plaza.web.operator_navigation import SECTION, operator_tabs
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.rendering import render
+from plaza.webhooks.endpoints import Webhooks
 
 page = PageRoutes()
 
@@ -54,6 +55,7 @@ async def health(
     audits: Audits,
     keyspace: KeyBrowser,
     trimming: EventTrimming,
+    webhooks: Webhooks,
 ) -> Response[str]:
     """Show throughput, latency, Valkey, jobs, audits and the demo."""
     visitor = await site.visitors.from_request(request)
@@ -66,6 +68,7 @@ async def health(
         figures=await monitor.figures(),
         jobs=await monitor.jobs(),
         groups_behind=await trimming.all_groups_behind(),
+        disabled_webhooks=[webhook for webhook in await webhooks.list_all() if not webhook.enabled],
         demo=await site.demo.is_on(),
         **await _audit_context(audits, keyspace),
     )

@@ -34,7 +34,7 @@ PAUSE_SECONDS: Final = 0.5
 log = structlog.get_logger("plaza.webhooks")
 
 
-class Courier:
+class WebhookDispatcher:
     """Runs the deliveries of all endpoints, while this worker has the lease."""
 
     def __init__(

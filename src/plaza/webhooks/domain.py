@@ -6,9 +6,9 @@ from plaza.core.domain import Core, Domain, Parts
 from plaza.core.encryption import Encryption
 from plaza.core.leases import Leases
 from plaza.webhooks import jobs
-from plaza.webhooks.courier import Courier
 from plaza.webhooks.deliveries import Deliveries
 from plaza.webhooks.delivery_queue import DeliveryQueue
+from plaza.webhooks.dispatcher import WebhookDispatcher
 from plaza.webhooks.endpoint_reader import EndpointReader
 from plaza.webhooks.endpoints import Webhooks
 from plaza.webhooks.http_client import WebhookClient
@@ -30,7 +30,7 @@ def build(core: Core) -> Parts:
     private = settings.webhooks_private
     webhooks = Webhooks(core.functions, reader, core.clock, event_types=event_types, allow_private=private)
     deliveries = Deliveries(core.functions, reader, client, core.clock, source)
-    courier = Courier(
+    dispatcher = WebhookDispatcher(
         core.valkey,
         Leases(core.functions, LEASE_SECONDS),
         reader,
@@ -45,7 +45,7 @@ def build(core: Core) -> Parts:
         [webhooks, deliveries],
         personal_data=WebhooksPersonalData(core.functions, webhooks),
         timers=jobs.timers(webhooks, deliveries),
-        worker_loops={"webhooks": courier},
+        worker_loops={"webhooks": dispatcher},
         encrypted=[reader.encrypted_fields()],
     )
 

@@ -14,6 +14,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ import structlog
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from plaza.webhooks.http_client import Lookup
-from plaza.webhooks.model import CONCURRENCY, SendOutcome
+from plaza.webhooks.model import CONCURRENCY, SendOutcome, parse_retry_after
 from plaza.webhooks.targets import is_public
 
 TOTAL_SECONDS: Final = 15.0
@@ -34,6 +35,9 @@ MAX_BODY_BYTES: Final = 16 * 1024
 KEEP_ALIVE_SECONDS: Final = 4.0
 # Names are looked up again after this time. The address is checked at every connect.
 DNS_SECONDS: Final = 10
+
+# Responses in which an endpoint can say when it wants the next request.
+RETRY_AFTER_CODES: Final = frozenset({429, 503})
 
 CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
 USER_AGENT: Final = "Plaza-Webhooks/1"
@@ -118,10 +122,10 @@ class EndpointConnections:
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> SendOutcome:
         """Send a request and return its result. Never raises: every failure is a result."""
-        started, code, error = monotonic(), None, ""
+        started, code, error, retry_after = monotonic(), None, "", ""
         try:
             async with self._session.post(url, data=body, headers=headers, allow_redirects=False) as response:
-                code = response.status
+                code, retry_after = response.status, response.headers.get("retry-after", "")
                 await _read_some(response)
         except TimeoutError:
             error = f"No response within {TOTAL_SECONDS:g} s."
@@ -130,7 +134,8 @@ class EndpointConnections:
         except Exception as failure:  # of the library: it must not stop the other deliveries
             log.error("webhook_request_failed", exc_info=failure)
             error = "The request failed. The log has the reason."
-        return SendOutcome(code, "" if code is not None else error, round((monotonic() - started) * 1000))
+        wait_ms = parse_retry_after(retry_after, datetime.now(UTC)) if retry_after and code in RETRY_AFTER_CODES else 0
+        return SendOutcome(code, "" if code is not None else error, round((monotonic() - started) * 1000), wait_ms)
 
     async def close(self) -> None:
         await self._session.close()

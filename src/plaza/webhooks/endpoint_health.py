@@ -17,7 +17,7 @@ class EndpointHealth:
 
     failures: int = 0
     failing_since: int = 0
-    due_ms: int = 0  # when an endpoint that is down is tried again
+    due_ms: int = 0  # no request before: the endpoint is down, or asked for a pause
 
     @property
     def is_down(self) -> bool:
@@ -28,12 +28,19 @@ class EndpointHealth:
         """How many requests the endpoint may have at the same time."""
         return 1 if self.is_down else CONCURRENCY
 
-    def failed(self, now_ms: int) -> None:
-        """Count a failure."""
+    def failed(self, now_ms: int, retry_after_ms: int) -> None:
+        """Count a failure, after which the endpoint may have asked for a pause."""
         self.failures += 1
         self.failing_since = self.failing_since or now_ms
+        wait_ms = retry_wait_ms(self.failures - MAX_FAILURES + 1) if self.is_down else 0
+        if wait_ms or retry_after_ms:
+            self.due_ms = now_ms + max(wait_ms, retry_after_ms)
+
+    def succeeded(self) -> None:
+        """Forget the failures, but not a pause that the endpoint asked for in the response to another request."""
         if self.is_down:
-            self.due_ms = now_ms + retry_wait_ms(self.failures - MAX_FAILURES + 1)
+            self.due_ms = 0
+        self.failures = self.failing_since = 0
 
     def reason_to_give_up(self, event: QueuedEvent, outcome: SendOutcome, now_ms: int) -> str | None:
         """Return why the endpoint is disabled after a failure; None if it is not."""

@@ -6,6 +6,8 @@ import random
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -66,6 +68,7 @@ class SendOutcome:
     code: int | None
     error: str
     duration_ms: int
+    retry_after_ms: int = 0  # how long the endpoint asks to be left alone
 
     @property
     def is_delivered(self) -> bool:
@@ -225,6 +228,17 @@ def check_types(patterns: Sequence[str], known: Sequence[str]) -> None:
     for i, pattern in enumerate(patterns):
         if not any(type_matcher([pattern]).fullmatch(each) for each in known):
             raise Invalid(f"There are no events of the type {pattern}. docs/events.md lists them.", field=f"types[{i}]")
+
+
+def parse_retry_after(value: str, now: datetime) -> int:
+    """Return the wait of a `Retry-After` header (seconds or a date), at most `MAX_RETRY_MS`; 0 if it is neither."""
+    if value.isascii() and value.isdigit():
+        return min(int(value[:9]) * 1000, MAX_RETRY_MS)
+    try:
+        seconds = (parsedate_to_datetime(value) - now).total_seconds()
+    except (ValueError, TypeError):  # no date, or one without a time zone
+        return 0
+    return round(min(max(seconds, 0) * 1000, MAX_RETRY_MS))
 
 
 def retry_wait_ms(attempts: int) -> int:

@@ -1,8 +1,9 @@
 """Sends the events that wait for one endpoint: in order per subject, different subjects at the same time.
 
-An event that fails is sent again after a growing wait, and the later events of its subject wait for it. If many
-requests fail in a row, the endpoint is down: it gets one request at a time, and its own wait grows. While it waits, it
-costs nothing but the memory of its queue. The first success brings everything back.
+An event that fails is sent again after a growing wait, and the later events of its subject wait for it. An endpoint
+that asks for a pause (`Retry-After`) gets it. If many requests fail in a row, the endpoint is down: it gets one request
+at a time, and its own wait grows. While it waits, it costs nothing but the memory of its queue. The first success
+brings everything back.
 """
 
 from __future__ import annotations
@@ -126,9 +127,9 @@ class EndpointSender:
         if self._must_reload or not self._may_send:
             return
         now = self._clock.now_ms()
+        if now < self._health.due_ms:
+            return
         if self._health.is_down:
-            if now < self._health.due_ms:
-                return
             self._subjects.make_all_due()
         while len(self._attempts) < self._health.max_requests and (event := self._subjects.take(now)) is not None:
             attempt = asyncio.create_task(self._attempt(event))
@@ -142,10 +143,11 @@ class EndpointSender:
     async def _wait(self) -> None:
         """Wait until something changes or a request is due."""
         is_full = len(self._attempts) >= self._health.max_requests or self._subjects.size == 0
-        due: int | None = None
+        now, due = self._clock.now_ms(), None
         if self._may_send and not (is_full or self._must_reload):
-            due = self._health.due_ms if self._health.is_down else self._subjects.next_due_ms()
-        seconds = None if due is None else max(due - self._clock.now_ms(), 0) / 1000
+            must_pause = self._health.is_down or self._health.due_ms > now
+            due = self._health.due_ms if must_pause else self._subjects.next_due_ms()
+        seconds = None if due is None else max(due - now, 0) / 1000
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
@@ -170,12 +172,13 @@ class EndpointSender:
         self._subjects.done(event)
         if self._health.is_down:
             self._subjects.make_all_due()
-        self._health = EndpointHealth()
+        self._health.succeeded()
 
     async def _failed(self, event: QueuedEvent, outcome: SendOutcome, now: int) -> None:
         metrics.WEBHOOK_ATTEMPTS.labels("failed").inc()
-        self._health.failed(now)
-        failed, endpoint_due = event.due_again(now + retry_wait_ms(event.attempts)), self._health.due_ms
+        self._health.failed(now, outcome.retry_after_ms)
+        wait_ms = max(retry_wait_ms(event.attempts), outcome.retry_after_ms)
+        failed, endpoint_due = event.due_again(now + wait_ms), self._health.due_ms
         await _when_available(lambda: self._queue.failed(self.endpoint.id, failed, outcome, now, endpoint_due))
         reason = self._health.reason_to_give_up(event, outcome, now)
         if reason is not None:
