@@ -35,6 +35,13 @@ what you need through the API or the documented keys.
 - **Complete.** Replaying a stream from the start gives the source data, as long as nothing is trimmed.
 - **Trimmed** by age and length (`PLAZA_EVENTS_DAYS`, `PLAZA_EVENTS_MAX`). A consumer that falls behind should read
   the source data again.
+- **Names of deleted and renamed users** stay in the streams until they are trimmed: for `PLAZA_EVENTS_DAYS` (7 days),
+  to the minute. What was already announced is not changed, so that a consumer that is behind understands the events
+  that follow. Events that wait for a webhook go after a week, dead events after the same days. A consumer that stores
+  names should delete or rename them when it gets `user.deleted` or `user.renamed`.
+- **What other services write** to the documented keys has no event, nor has a write to one's own profile through the
+  [proxy](proxy.md): it is a plain command in the caller's own batch or transaction, and on a cluster the stream is on
+  another node than the profile. `PATCH /users/{username}` emits `user.updated`.
 - `origin` is `import` for what sync, an import or the demo brought in, and `rename` for follows, likes and votes
   that move to a new username. Skip them if you only want what users did now.
 

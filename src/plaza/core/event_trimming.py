@@ -47,7 +47,8 @@ class EventTrimming:
         max_events = self._max_events if stream.shard is None else self._max_events // SHARDS
         limits, removed = (self._max_age_ms, max_events, TRIM_STEP, CONSUMER_GONE_MS), 0
         while True:
-            count, *groups = await self._functions.run("events_trim", [stream.key, stream.behind_key], *limits)
+            keys = [stream.key, stream.behind_key, stream.dead_key]
+            count, *groups = await self._functions.run("events_trim", keys, *limits)
             removed += int(count)
             for group, waiting, lost in groups:
                 metrics.EVENTS_WAITING.labels(stream.name, group).set(waiting)

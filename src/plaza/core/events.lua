@@ -119,12 +119,23 @@ local function remove_idle_consumers(stream, group, idle_ms)
   end
 end
 
+-- Removes events from before a time, at most `step`. Returns how many. First whole blocks, which is fast; then the old
+-- events of the block that has newer ones too, since old events name users who may have been deleted since.
+local function trim_by_age(stream, before, step)
+  local removed = redis.call('XTRIM', stream, 'MINID', '~', before, 'LIMIT', step)
+  if 2 * removed < tonumber(step) then removed = removed + redis.call('XTRIM', stream, 'MINID', before) end
+  return removed
+end
+
 -- events_trim: remove old events and events beyond the limit, note groups that had not handled them, and remove
 -- consumers that are gone.
--- KEYS stream, behind   ARGV max_age_ms, max, step, idle_ms   Reply {removed, {group, waiting, 1 if it lost events}, …}
+-- KEYS stream, behind, dead   ARGV max_age_ms, max, step, idle_ms
+-- Reply {removed, {group, waiting, 1 if it lost events}, …}
 -- One call removes at most `step` events for each reason, so that Valkey is not blocked.
 command('trim', function(keys, args)
   local stream, behind, step, at = keys[1], keys[2], args[3], clock_ms()
+  local before = text(at - tonumber(args[1]))
+  trim_by_age(keys[3], before, step)
   if redis.call('EXISTS', stream) == 0 then return {0} end
   local groups = {}
   for i, found in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
@@ -132,7 +143,7 @@ command('trim', function(keys, args)
     remove_idle_consumers(stream, group.name, tonumber(args[4]))
     groups[i] = {group.name, (group.lag or 0) + group.pending, oldest_unhandled(stream, group)}
   end
-  local removed = redis.call('XTRIM', stream, 'MINID', '~', text(at - tonumber(args[1])), 'LIMIT', step)
+  local removed = trim_by_age(stream, before, step)
   if redis.call('XLEN', stream) > tonumber(args[2]) then
     removed = removed + redis.call('XTRIM', stream, 'MAXLEN', '~', args[2], 'LIMIT', step)
   end

@@ -37,7 +37,7 @@ EVENTS_DEAD = Key(
     "stream",
     "On one server: events that failed too often, with the reason.",
     contains="the event, with `dead_group`, `dead_id`, `dead_tries` and `dead_reason`",
-    lifetime="the newest 10,000",
+    lifetime="`PLAZA_EVENTS_DAYS`, at most the newest 10,000",
     read=KeyAccess.ADMIN,
 )
 EVENTS_SHARD = Key(
@@ -55,7 +55,7 @@ EVENTS_SHARD_DEAD = Key(
     "On a cluster: events of a shard that failed too often, with the reason.",
     contains="as `events:<stream>:dead`",
     owner="shard",
-    lifetime="the newest 10,000",
+    lifetime="as `events:<stream>:dead`",
     read=KeyAccess.ADMIN,
 )
 EVENTS_BEHIND = Key(
