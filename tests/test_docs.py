@@ -103,6 +103,14 @@ def test_settings_and_make_targets_in_prose_exist(path: Path) -> None:
     assert set(re.findall(r"`make ([a-z]+)`", text)) <= targets
 
 
+def test_code_with_the_name_of_a_file_is_in_that_file() -> None:
+    block = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+    found = [match for page in WRITTEN for match in block.finditer(page.read_text())]
+    assert len(found) > 10
+    for file, code in (match.groups() for match in found):
+        assert code in (ROOT / file).read_text(), (file, code)
+
+
 def test_the_list_of_decisions_is_complete() -> None:
     index = (DOCS / "decisions" / "index.md").read_text()
     for path in sorted((DOCS / "decisions").glob("0*.md")):

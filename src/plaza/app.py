@@ -38,6 +38,7 @@ from plaza.core.idempotency import Idempotency
 from plaza.core.keyspace import Catalogue
 from plaza.core.rate_limits import Limiter
 from plaza.core.revocations import Revocations, ended_sessions
+from plaza.core.root_path import public_url
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.sql_events import SqlEventRelay
@@ -185,8 +186,7 @@ def _event_services(core: Core, domains: Sequence[Domain]) -> dict[type, Any]:
     types, settings = event_types(domains), core.settings
     hub = EventHub(core.functions, list(types), core.clock, settings.events_days, settings.events_max)
     names = EventTypeNames(kind.type for kinds in types.values() for kind in kinds)
-    source = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")
-    return {EventHub: hub, EventFeed: EventFeed(hub, names, source)}
+    return {EventHub: hub, EventFeed: EventFeed(hub, names, public_url(settings))}
 
 
 def _topic_hub(core: Core, parts: Sequence[Parts], events: EventHub) -> TopicHub:

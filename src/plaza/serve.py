@@ -189,7 +189,7 @@ class ApiServer(uvicorn.Server):
 
 def print_start_message(settings: Settings, sock: socket.socket, demo: Sequence[str] = ()) -> None:
     """Print the URLs and paths of this server, and lines about its demo."""
-    url = local_url(sock)
+    url = local_url(sock) + settings.mount_path
     lines = [
         f"Plaza {__version__} is running.",
         f"  Pages   {url}/app",

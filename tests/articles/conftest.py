@@ -100,7 +100,7 @@ async def http(articles: Articles, lists: ArticleLists, valkey: Valkey) -> Async
         ArticleLists: lists,
         ArticleComments: ArticleComments(articles, None),
     }
-    services[ArticleAtomFeeds] = ArticleAtomFeeds(lists, "https://plaza.example")
+    services[ArticleAtomFeeds] = ArticleAtomFeeds(lists, Settings(public_url="https://plaza.example"))
     app = make_app([route], services, auth=AUTH, settings=SETTINGS, idempotency=Idempotency(valkey))
     async with client_of(app) as client:
         yield client

@@ -24,6 +24,7 @@ from plaza.core.encryption import Encryption
 from plaza.core.errors import SettingError
 from plaza.core.events import Events
 from plaza.core.mail import open_mailer
+from plaza.core.root_path import public_url
 from plaza.core.security_log import AccountLog
 from plaza.core.settings import Settings
 
@@ -59,23 +60,23 @@ def _build_last(core: Core, security_log: SqlSecurityLog, log: AccountLog, provi
         core.valkey, events, provided.passwords, provided.sessions, core.auth, core.limiter, core.clock, log
     )
     mailer = open_mailer(settings.smtp_url, settings.data_dir)
-    public_url = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")
-    mail = MailJob(emails, NoticeMails(security_log, public_url), mailer, public_url)
+    url = public_url(settings)
+    mail = MailJob(emails, NoticeMails(security_log, url), mailer, url)
     proof = SignInProof(provided.passwords, provided.second_factor, core.clock)
-    openid = OpenIdSignIn(core.valkey, _openid_client(settings, public_url), provided.passwords)
+    openid = OpenIdSignIn(core.valkey, _openid_client(settings), provided.passwords)
     stores = [store for store in (provided.api_sessions, provided.sessions) if store is not None]
     sessions = AccountSessions(stores, log)
     return Parts([emails, proof, openid, sessions], consumers=jobs.consumers(mail))
 
 
-def _openid_client(settings: Settings, public_url: str) -> OpenIdClient | None:
+def _openid_client(settings: Settings) -> OpenIdClient | None:
     if not settings.oidc_issuer:
         return None
     if not (settings.oidc_client_id and settings.oidc_client_secret):
         raise SettingError("PLAZA_OIDC_ISSUER needs PLAZA_OIDC_CLIENT_ID and PLAZA_OIDC_CLIENT_SECRET.")
     from plaza.accounts.openid_client import OpenIdClient  # 170 ms of CPU that a start without a provider saves
 
-    redirect_uri = f"{public_url}/auth/oidc/callback"
+    redirect_uri = f"{public_url(settings)}/auth/oidc/callback"
     return OpenIdClient(settings.oidc_issuer, settings.oidc_client_id, settings.oidc_client_secret, redirect_uri)
 
 

@@ -15,6 +15,7 @@ from plaza.core.http.access import PUBLIC
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
+from plaza.core.root_path import with_root
 from plaza.core.security_log import AccountLog
 from plaza.sessions.cookies import set_cookie, token_from
 from plaza.sessions.service import Sessions
@@ -61,5 +62,8 @@ async def finish_openid(
 
 
 def _state_cookie(request: Request, state: str, seconds: int) -> tuple[str, str]:
-    secure = "; Secure" if request.secure else ""
-    return "set-cookie", f"{_COOKIE}={state}; Path=/auth/oidc; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"
+    secure, path = "; Secure" if request.secure else "", with_root("/auth/oidc")
+    return (
+        "set-cookie",
+        f"{_COOKIE}={state}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}",
+    )

@@ -8,14 +8,16 @@ from plaza.core.atom import ENTRIES, AtomEntry, atom_response
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.router import encode_segment
+from plaza.core.root_path import public_url
+from plaza.core.settings import Settings
 
 
 class ArticleAtomFeeds:
     """Feeds of articles. As a page of the same list costs."""
 
-    def __init__(self, lists: ArticleLists, base: str) -> None:
+    def __init__(self, lists: ArticleLists, settings: Settings) -> None:
         self._lists = lists
-        self._base = base
+        self._settings = settings
 
     async def all(self, request: Request, order: Order) -> Response[bytes]:
         """The first articles in an order."""
@@ -30,7 +32,9 @@ class ArticleAtomFeeds:
         return self._response(request, f"/groups/{segment}.atom", f"/app/groups/{segment}", title, found)
 
     def _response(self, request: Request, path: str, page: str, title: str, found: ArticlesPage) -> Response[bytes]:
-        return atom_response(request, self._base, path, page, title, [_entry(article) for article in found.articles])
+        return atom_response(
+            request, public_url(self._settings), path, page, title, [_entry(article) for article in found.articles]
+        )
 
 
 def _entry(article: Article) -> AtomEntry:

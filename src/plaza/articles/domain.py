@@ -16,7 +16,6 @@ from plaza.articles.routes import route
 from plaza.articles.search_source import ArticleSearch
 from plaza.articles.service import Articles
 from plaza.articles.topic_source import ArticleTopics
-from plaza.core.atom import public_url
 from plaza.core.domain import Core, Domain, Parts
 from plaza.core.paging import Snapshots
 
@@ -26,7 +25,7 @@ def build(core: Core) -> Parts:
     lists = ArticleLists(articles, GroupRankings(core.functions), Snapshots(core.valkey, core.clock))
     comments = ArticleComments(articles, core.provided.blocks, core.provided.avatars)
     return Parts(
-        [articles, lists, comments, ArticleAtomFeeds(lists, public_url(core.settings))],
+        [articles, lists, comments, ArticleAtomFeeds(lists, core.settings)],
         timers=timers(articles),
         personal_data=ArticlesPersonalData(articles, comments),
         search_sources=[ArticleSearch(articles)],

@@ -10,6 +10,7 @@ from plaza.articles.keys import ARTICLES_BY_TIME
 from plaza.articles.model import Article
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
+from plaza.core.root_path import with_root
 from plaza.core.search_source import SearchDocument, SearchHit, keys_in_sorted_set
 
 
@@ -70,7 +71,7 @@ def _hit(article: Article) -> SearchHit:
         id=str(article.id),
         title=article.title,
         text=article.link,
-        url=f"/app/articles/{article.id}",
+        url=with_root(f"/app/articles/{article.id}"),
         author=article.author.removeprefix("user:"),
         created_at=round(article.time * 1000),
         figures={"votes": article.votes},

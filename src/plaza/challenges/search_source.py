@@ -9,6 +9,7 @@ from plaza.challenges.model import Challenge
 from plaza.challenges.service import Challenges
 from plaza.challenges.tables import CHALLENGE
 from plaza.core.auth import Actor
+from plaza.core.root_path import with_root
 from plaza.core.search_source import SearchDocument, SearchHit, keys_in_table
 from plaza.core.sql import Sql
 
@@ -61,7 +62,7 @@ def _hit(challenge: Challenge) -> SearchHit:
         id=str(challenge.id),
         title=challenge.title,
         text="",
-        url=f"/app/challenges/{challenge.id}",
+        url=with_root(f"/app/challenges/{challenge.id}"),
         author=challenge.creator,
         created_at=challenge.created_at,
         figures={"members": challenge.members, "days": challenge.duration},

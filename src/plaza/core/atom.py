@@ -16,7 +16,6 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
-from plaza.core.settings import Settings
 
 MEDIA_TYPE: Final = "application/atom+xml; charset=utf-8"
 MAX_TITLE_CHARACTERS: Final = 120
@@ -41,11 +40,6 @@ class AtomEntry:
     updated_ms: float
     text: str = ""
     link: str = ""
-
-
-def public_url(settings: Settings) -> str:
-    """Return the URL under which users reach Plaza, without a slash at the end."""
-    return (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")
 
 
 def atom_response(

@@ -13,6 +13,7 @@ from plaza.core.http.access import PUBLIC
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
+from plaza.core.root_path import with_root
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
 
@@ -106,5 +107,6 @@ async def get_welcome(request: Request) -> Response[Welcome]:
     headers = [("vary", "accept")]
     if "text/html" in request.headers.get("accept", ""):
         return Response(status=302, headers=[*headers, ("location", "/app")])
-    body = Welcome("Plaza", __version__, docs="/docs", openapi="/openapi.json", health="/readyz")
+    paths = {"docs": "/docs", "openapi": "/openapi.json", "health": "/readyz"}
+    body = Welcome("Plaza", __version__, **{name: with_root(path) for name, path in paths.items()})
     return Response(body, headers=headers)

@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.core.auth import Actor
 from plaza.core.picture_variants import VARIANT_WIDTHS, variant_size
+from plaza.core.root_path import with_root
 from plaza.core.validation_messages import described_pattern
 
 MAX_ALT_CHARACTERS: Final = 1_000
@@ -73,7 +74,7 @@ class StoredPicture(msgspec.Struct, frozen=True):
     def picture(self) -> Picture:
         """Return the picture with the addresses and sizes of its variants."""
         variants = {
-            name: PictureVariant(picture_path(self.id, name), *variant_size(self.width, self.height, name))
+            name: PictureVariant(with_root(picture_path(self.id, name)), *variant_size(self.width, self.height, name))
             for name in VARIANT_WIDTHS
         }
         return Picture(self.id, self.width, self.height, self.blurhash, self.alt, variants)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -79,6 +80,11 @@ class Settings:
     jwt_public_key: Path | None = setting(None, "PEM file of another issuer's public key (RS256 or ES256).")
     public_url: str = setting(
         "", "URL under which users reach Plaza, for links in mails. Empty: `http://` and the address it listens on."
+    )
+    root_path: str = setting(
+        "",
+        "Path under which users reach Plaza behind a proxy or in another application, such as `/community`. "
+        "Empty: the path of `PLAZA_PUBLIC_URL`, else the `root_path` that the ASGI server reports.",
     )
     oidc_issuer: str = setting("", "Address of an OpenID provider that users may sign in with. Empty: none.")
     oidc_client_id: str = setting("", "Plaza's client id at that provider.")
@@ -213,6 +219,11 @@ class Settings:
         return stored
 
     @property
+    def mount_path(self) -> str:
+        """The configured path under which users reach Plaza, without a slash at the end."""
+        return (self.root_path or urlsplit(self.public_url).path).rstrip("/")
+
+    @property
     def maxmemory_bytes(self) -> int | None:
         """The memory of the embedded Valkey; None for the default."""
         if not self.valkey_maxmemory:
@@ -224,6 +235,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         _require(0 <= self.port <= 65535, "port", "must be 0 to 65535")
+        _require(_ROOT_PATH.fullmatch(self.root_path) is not None, "root_path", "must be a path such as /community")
+        public_path = urlsplit(self.public_url).path.rstrip("/")
+        _require(public_path in ("", self.mount_path), "root_path", "must be the path of PLAZA_PUBLIC_URL, or empty")
         _require(1 <= self.workers <= 256, "workers", "must be 1 to 256")
         _require(
             self.maxmemory_bytes is None or self.maxmemory_bytes >= MIN_MAXMEMORY_BYTES, "valkey_maxmemory", _MAXMEMORY
@@ -269,6 +283,7 @@ def _require(condition: bool, name: str, rule: str) -> None:
 
 # A scheme, a host and an optional port. `Cors` removes a final slash.
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+/?")
+_ROOT_PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)*/?")
 _BOOLEANS = {"on": "true", "yes": "true", "off": "false", "no": "false"}  # msgspec knows true, false, 1 and 0
 
 

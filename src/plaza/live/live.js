@@ -12,7 +12,7 @@
   "use strict";
 
   const own = document.currentScript;
-  const base = own ? new URL(own.src).origin : location.origin;
+  const base = own ? own.src.replace(/\/live\.js(?:[?#].*)?$/, "") : location.origin;
   const TOKEN_KEY = "plaza-viewer";
   const MIN_BACKOFF_MS = 1000;
   const MAX_BACKOFF_MS = 5 * 60 * 1000;

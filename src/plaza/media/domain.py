@@ -24,7 +24,7 @@ def build(core: Core) -> Parts:
     store = MediaStore.open(settings)
     contents = Contents(core.sql, store, core.clock)
     processor = ImageProcessor(settings.media_max_pixels, settings.media_processes)
-    claims = PictureClaims(core.sql, core.valkey, core.clock, settings.public_url)
+    claims = PictureClaims(core.sql, core.valkey, core.clock, settings)
     personal_data = MediaPersonalData(core.sql, contents, store)
     return Parts(
         [Uploads(core.sql, core.functions, contents, processor, core.clock, settings), claims],

@@ -17,6 +17,8 @@ from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Invalid, NotFound
 from plaza.core.pictures import POST, PictureHost, PictureUse, StoredPicture, UseState, picture_path
+from plaza.core.root_path import ROOT_PATH, public_url
+from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.username_locks import lock_username
 from plaza.core.valkey import Valkey
@@ -45,11 +47,11 @@ _USE_COUNTS = (
 class PictureClaims:
     """Gives pictures to the things that will show them (`Pictures`)."""
 
-    def __init__(self, sql: Sql, valkey: Valkey, clock: Clock, public_url: str) -> None:
+    def __init__(self, sql: Sql, valkey: Valkey, clock: Clock, settings: Settings) -> None:
         self._sql = sql
         self._valkey = valkey
         self._clock = clock
-        self._public_url = public_url.rstrip("/")
+        self._settings = settings
 
     async def claim(self, actor: Actor, ids: Sequence[str], use: PictureUse) -> list[StoredPicture]:
         """Return pictures of the caller that a thing will show, and do not delete them while it is being written.
@@ -97,7 +99,8 @@ class PictureClaims:
 
     def address(self, id: str, variant: str) -> str:
         """Return the address of a picture for other services: absolute if `PLAZA_PUBLIC_URL` is set."""
-        return self._public_url + picture_path(id, variant)
+        base = public_url(self._settings) if self._settings.public_url else ROOT_PATH.get() or self._settings.mount_path
+        return base + picture_path(id, variant)
 
 
 class PictureVisibility:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from plaza.core.auth import Actor
+from plaza.core.root_path import with_root
 from plaza.core.search_source import SearchDocument, SearchHit, keys_in_table
 from plaza.core.sql import Sql
 from plaza.shop.items import Items, row_loader
@@ -48,6 +49,6 @@ def _hit(item: Item) -> SearchHit:
         id=str(item.id),
         title=item.name,
         text=item.description,
-        url=f"/app/shop/items/{item.id}",
+        url=with_root(f"/app/shop/items/{item.id}"),
         figures={"price": item.price, "stock": item.qty},
     )

@@ -9,6 +9,8 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.router import encode_segment
 from plaza.core.paging import Page
+from plaza.core.root_path import public_url
+from plaza.core.settings import Settings
 from plaza.social.feeds import Feeds
 from plaza.social.hashtags import require_tag
 from plaza.social.model import FeedItem
@@ -18,10 +20,10 @@ from plaza.social.users import Users
 class PostAtomFeeds:
     """Feeds of posts. As a page of the same list costs."""
 
-    def __init__(self, feeds: Feeds, users: Users, base: str) -> None:
+    def __init__(self, feeds: Feeds, users: Users, settings: Settings) -> None:
         self._feeds = feeds
         self._users = users
-        self._base = base
+        self._settings = settings
 
     async def user(self, request: Request, username: str) -> Response[bytes]:
         """A user's posts, newest first."""
@@ -41,7 +43,7 @@ class PostAtomFeeds:
     def _response(
         self, request: Request, path: str, page: str, title: str, items: Sequence[FeedItem]
     ) -> Response[bytes]:
-        return atom_response(request, self._base, path, page, title, [_entry(item) for item in items])
+        return atom_response(request, public_url(self._settings), path, page, title, [_entry(item) for item in items])
 
 
 def _entry(item: FeedItem) -> AtomEntry:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from plaza.core.atom import public_url
 from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.encryption import FieldEncryption
 from plaza.core.passwords import Passwords
@@ -71,7 +70,7 @@ def build(core: Core) -> Parts:
         comments,
         Engagements(functions, posts),
         feeds,
-        PostAtomFeeds(feeds, users, public_url(core.settings)),
+        PostAtomFeeds(feeds, users, core.settings),
         home,
         InboundSync(functions, posts, clock, private),
     ]

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from typing import Any, Final
 
 from plaza.core.auth import Actor
+from plaza.core.root_path import with_root
 from plaza.core.search_source import MAX_TAG_POSTS, SCAN_BATCH, SearchDocument, SearchHit, keys_in_sorted_set
 from plaza.core.valkey import scan_pages
 from plaza.social.keys import (
@@ -136,7 +137,7 @@ def _user_hit(user: User) -> SearchHit:
         id=user.username,
         title=user.display_name or user.username,
         text=user.bio,
-        url=f"/app/people/{user.username}",
+        url=with_root(f"/app/people/{user.username}"),
         image=user.avatar or None,
         created_at=user.created_at,
         figures={"followers": user.followerCount, "posts": user.postCount},
@@ -160,7 +161,7 @@ def _post_hit(item: FeedItem) -> SearchHit:
         id=post.id,
         title=post.display_name or post.username,
         text=post.content,
-        url=f"/app/posts/{post.id}",
+        url=with_root(f"/app/posts/{post.id}"),
         author=post.user_id,
         image=post.avatar or None,
         created_at=post.created_at,

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from plaza.core.http.headers import USER_CONTENT_POLICY
 from plaza.core.http.responses import Response
 from plaza.core.pictures import picture_path
+from plaza.core.root_path import without_root
 from plaza.web import assets, formatting, picture_html, search_html, text_html
 from plaza.web.avatars import avatar, later_avatar
 from plaza.web.fragment_cache import cached_fragment
@@ -61,6 +62,7 @@ ENVIRONMENT: Final = jinja2.Environment(
 )
 ENVIRONMENT.filters.update(
     linkify=text_html.linkify,
+    without_root=without_root,
     highlight=search_html.highlight,
     visible_url=text_html.visible_url,
     web_address=text_html.web_address,

@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from plaza.core.http.router import encode_segment
 from plaza.core.mentions import MENTION_PATTERN, mentioned_name
 from plaza.core.paging import Pagination
-from plaza.core.pictures import picture_in_address
+from plaza.core.pictures import picture_in_address, picture_path
 from plaza.social.hashtags import is_tag, normalize_tag
 
 # Invisible characters and those that change the writing direction: an address must read as it leads.
@@ -106,7 +106,8 @@ def image_url(url: str) -> str:
     The content policy allows pictures from other hosts by `https` only. A long address would take too much of a page.
     """
     if url.startswith("/"):
-        return url if picture_in_address(url) else ""
+        picture = picture_in_address(url)
+        return picture_path(picture, url.rpartition("/")[2]) if picture else ""
     is_safe = url.startswith("https://") and len(url) <= MAX_IMAGE_URL_CHARACTERS and not _INVISIBLE.search(url)
     return url if is_safe else ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from plaza.core.domain import Core, Domain, Parts
 from plaza.core.encryption import Encryption
 from plaza.core.leases import Leases
+from plaza.core.root_path import public_url
 from plaza.webhooks import jobs
 from plaza.webhooks.deliveries import Deliveries
 from plaza.webhooks.delivery_queue import DeliveryQueue
@@ -23,7 +24,7 @@ LEASE_SECONDS = 15.0
 
 def build(core: Core) -> Parts:
     settings = core.settings
-    source = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")
+    source = public_url(settings)
     reader = EndpointReader(core.valkey, Encryption(settings.data_keys()))
     client = WebhookClient(settings.webhooks_private)
     event_types = [each.type for types in core.event_types.values() for each in types]

@@ -27,6 +27,7 @@ from plaza.core.http.body_reader import ClientDisconnected, Receive
 from plaza.core.http.bound_route import BoundRoute, EncodedResponse
 from plaza.core.http.headers import Cors, standard_headers, with_headers
 from plaza.core.http.meta_routes import ApiDocs, MetricsCache
+from plaza.core.http.mounting import Scope, find_root, mounted, unmounted
 from plaza.core.http.openapi.document import describe
 from plaza.core.http.openapi.operations import require_unique_operation_ids
 from plaza.core.http.problem_details import CrossOrigin, InternalError, UrlTooLong, problem
@@ -41,6 +42,7 @@ from plaza.core.http.streaming import CancelOnDisconnect, Send
 from plaza.core.http.trusted_proxies import TrustedProxies
 from plaza.core.idempotency import BufferedResponse, Idempotency, IdempotentRequest, caller_id
 from plaza.core.rate_limits import Limiter, RateLimited
+from plaza.core.root_path import ROOT_PATH
 from plaza.core.security_log import SecurityLog
 from plaza.core.settings import Settings
 from plaza.core.valkey import REQUEST_USAGE
@@ -97,6 +99,7 @@ class App:
         self.draining = draining or asyncio.Event()
         self.sender = ResponseSender(self.cors, explain_error, self.draining)
         self.data_dir = settings.data_dir
+        self.root_path = settings.mount_path
         self.in_flight = 0
         self._sampling: asyncio.TimerHandle | None = None
         self.router: Router[BoundRoute] = Router()
@@ -107,6 +110,17 @@ class App:
         if scope["type"] != "http":
             await _other_protocol(scope, receive, send)
             return
+        root = find_root(scope, self.root_path)
+        if not root:
+            await self._handle(scope, receive, send)
+            return
+        token = ROOT_PATH.set(root)
+        try:
+            await self._handle(unmounted(scope, self.root_path), receive, send, root)
+        finally:
+            ROOT_PATH.reset(token)
+
+    async def _handle(self, scope: Scope, receive: Receive, send: Send, root: str = "") -> None:
         started = perf_counter()
         request = Request(scope, self.proxies)
         usage_token = REQUEST_USAGE.set(request.usage)
@@ -117,6 +131,8 @@ class App:
         try:
             response = await self._response(request, receive)
             status = response.status
+            if root:
+                response = mounted(response, root)
             await self.sender.send(request, response, started, receive, send)
         except ClientDisconnected:
             status = CLIENT_DISCONNECTED_STATUS
@@ -156,7 +172,7 @@ class App:
         except Exception as error:
             if type(error) is Forbidden and request.actor is not None and request.actor.lacks_mfa:
                 error = AdminMfaRequired(NEEDS_MFA)  # with it, the admin might have been allowed
-            on_error = bound.route.on_error if bound else self._error_format(request)
+            on_error = bound.route.on_error if bound else self.error_formats.get(_first_segment(request))
             return _error_response(await self.explain_error(error), request, on_error)
 
     def _find(self, request: Request) -> RouteNode[BoundRoute]:
@@ -169,11 +185,6 @@ class App:
         node, request.path_values = found
         request.template = node.template
         return node
-
-    def _error_format(self, request: Request) -> ErrorResponse | None:
-        """The format of errors for a path without a route, by its first segment."""
-        first = "/" + request.path.split("/", 2)[1].partition("?")[0]
-        return self.error_formats.get(first)
 
     async def _respond(self, request: Request, bound: BoundRoute, receive: Receive) -> EncodedResponse:
         """Check access and the rate limit, then run the handler."""
@@ -342,6 +353,11 @@ def make_app(
         draining=draining,
         security_log=security_log,
     )
+
+
+def _first_segment(request: Request) -> str:
+    """The first segment of the path, by which errors of paths without a route have their format."""
+    return "/" + request.path.split("/", 2)[1].partition("?")[0]
 
 
 def _require_host(request: Request) -> None:

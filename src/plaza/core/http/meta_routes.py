@@ -19,6 +19,7 @@ from plaza.core.http.headers import PAGE_POLICY
 from plaza.core.http.request import Request
 from plaza.core.http.responses import JSON, Response, encode
 from plaza.core.http.routes import Routes
+from plaza.core.root_path import ROOT_PATH
 from plaza.core.settings import MetricsAccess
 
 METRICS_PATH = "/metrics"
@@ -63,14 +64,19 @@ class ApiDocs:
 
     def __init__(self, describe: Callable[[], dict[str, Any]], describe_events: Callable[[], dict[str, Any]]) -> None:
         self._describe = describe
+        self._openapi: dict[str, CachedFile] = {}
         self._describe_events = describe_events
         folder = files("plaza.web") / "docs"
         self.files = {file.name: _cached_file(file) for file in folder.iterdir() if file.is_file()}
         self.page = self.files.pop("index.html")
 
-    @cached_property
+    @property
     def openapi(self) -> CachedFile:
-        return CachedFile(encode(self._describe()), JSON)
+        """The OpenAPI document, which contains the root path."""
+        root = ROOT_PATH.get()
+        if root not in self._openapi:
+            self._openapi = {root: CachedFile(encode(self._describe()), JSON)}
+        return self._openapi[root]
 
     @cached_property
     def asyncapi(self) -> CachedFile:

@@ -14,6 +14,7 @@ import msgspec
 
 from plaza.core.errors import BadRequest, Forbidden, Invalid, PlazaError
 from plaza.core.http.responses import Response
+from plaza.core.root_path import with_root
 from plaza.core.validation_messages import describe_violation
 
 PROBLEM = "application/problem+json"
@@ -68,7 +69,7 @@ class Problem(msgspec.Struct, kw_only=True):
 def problem(error: PlazaError, request_id: str) -> Response[Any]:
     """The response of an error."""
     document: dict[str, Any] = {
-        "type": f"/docs#problem-{error.code}",
+        "type": with_root(f"/docs#problem-{error.code}"),
         "title": error.title,
         "status": error.status,
         "detail": error.detail,

@@ -3,6 +3,8 @@
 // A form or button with `data-swap` is sent by fetch. The response is an HTML fragment: each element with an id replaces the
 // element with the same id on the page; the children of an element with `data-into` are added to the element it names.
 
+import { root } from "./root.js";
+
 const MESSAGE_MS = 3000, ERROR_MESSAGE_MS = 8000;
 
 const statusMessage = document.getElementById("status-message");
@@ -64,7 +66,7 @@ async function send(form, button) {
     showMessage(decodeURIComponent(response.headers.get("x-message") || ""));
   } else if (response.status === 401) {
     saveDrafts(form);
-    location.assign(`/app/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`);
+    location.assign(`${root}/app/sign-in?next=${encodeURIComponent(location.pathname.slice(root.length) + location.search)}`);
   } else {
     const problem = await response.json().catch(() => ({}));
     if (problem.code === "stale_form") saveDrafts(form);
@@ -92,7 +94,7 @@ document.addEventListener("submit", async (event) => {
 // A changed quantity is saved at once. The order button is disabled until the cart shows it.
 document.addEventListener("change", ({ target }) => {
   if (!target.matches("[data-send]")) return;
-  document.querySelector("[formaction='/app/shop/checkout']").disabled = true;
+  document.querySelector("[formaction$='/app/shop/checkout']").disabled = true;
   target.form.requestSubmit();
 });
 

@@ -2,6 +2,7 @@
 //
 // After a post the form is replaced by an empty one, so the listeners are on the document.
 
+import { root } from "./root.js";
 import { upload } from "./upload.js";
 
 const MAX_PICTURES = 4;
@@ -40,7 +41,7 @@ async function addPicture(file) {
   updateButton();
   try {
     const fields = { csrf: composer().elements.csrf.value, once: crypto.randomUUID() };
-    const response = await upload("/app/media", fields, file, (part) => { row.querySelector("progress").value = part; });
+    const response = await upload(`${root}/app/media`, fields, file, (part) => { row.querySelector("progress").value = part; });
     row.replaceWith(template(response.responseText));
     showMessage("Picture added.");
   } catch (error) {

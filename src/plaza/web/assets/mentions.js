@@ -1,5 +1,7 @@
 // Suggestions in text areas: users after `@`, hashtags after `#`. Arrow keys choose, Enter or Tab inserts, Escape closes.
 
+import { root } from "./root.js";
+
 const WAIT_MS = 120, WORD = /(?:^|[^\w/.@#-])([@#][\w.-]{1,30})$/u;
 
 export function start(area) {
@@ -47,7 +49,7 @@ export function start(area) {
   async function load() {
     const number = ++latest, word = typed();
     if (!word) return close();
-    const response = await fetch(`/search/suggest?q=${encodeURIComponent(word)}`).catch(() => null);
+    const response = await fetch(`${root}/search/suggest?q=${encodeURIComponent(word)}`).catch(() => null);
     const found = response?.ok ? await response.json() : { users: [], tags: [] };
     if (number !== latest || document.activeElement !== area) return;
     show(word[0] === "@" ? found.users.map((user) => `@${user.id}`) : found.tags.map((tag) => `#${tag.id}`));

@@ -2,6 +2,7 @@
 
 import { lineChart, number } from "./chart.js";
 import { openStream, stateWriter } from "./event-stream.js";
+import { root } from "./root.js";
 
 const CHART_POINTS = 150; // five minutes
 
@@ -48,7 +49,7 @@ function updateAudit(update, applyFragment) {
       document.getElementById(`audit-${name}`).textContent = number.format(update.audit[name]);
     }
   } else if (update.audit ? !bar : bar || String(update.audited) !== section.dataset.ended) {
-    fetch("/app/operator/health/audit").then((response) => (response.ok ? response.text() : "")).then(applyFragment);
+    fetch(`${root}/app/operator/health/audit`).then((response) => (response.ok ? response.text() : "")).then(applyFragment);
   }
 }
 

@@ -1,6 +1,8 @@
 // Makes and uses passkeys. A form with `data-passkey` is shown only where they work: in a browser that knows them, at the
 // address that they belong to. Its hidden field gets what the browser made, then the form is sent as any other.
 
+import { root } from "./root.js";
+
 const CANCELLED = "NotAllowedError"; // the user closed the dialog, or there is no passkey
 
 function supported(origin) {
@@ -13,7 +15,7 @@ async function optionsFor(form) {
   const request = isNew
     ? { method: "POST", body: new URLSearchParams(new FormData(form)), headers: { accept: "application/json", "x-fragment": "1" } }
     : { method: "POST" };
-  const response = await fetch(isNew ? "/app/security/passkeys/options" : "/auth/passkeys/challenge", request);
+  const response = await fetch(root + (isNew ? "/app/security/passkeys/options" : "/auth/passkeys/challenge"), request);
   const answer = await response.json();
   if (!response.ok) throw new Error(answer.detail);
   return isNew

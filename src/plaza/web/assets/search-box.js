@@ -1,6 +1,8 @@
 // Suggestions below the search box: users and tags that begin with what was typed. The box is a combobox: arrow keys choose,
 // Enter opens the choice or searches, Escape closes the list.
 
+import { root } from "./root.js";
+
 const WAIT_MS = 120;
 
 export function start(input) {
@@ -33,7 +35,7 @@ export function start(input) {
   async function load() {
     const number = ++latest, text = input.value.trim();
     if (!text) return show("");
-    const response = await fetch(`/app/search/suggest?q=${encodeURIComponent(text)}`).catch(() => null);
+    const response = await fetch(`${root}/app/search/suggest?q=${encodeURIComponent(text)}`).catch(() => null);
     const html = response?.ok ? await response.text() : "";
     if (number === latest && document.activeElement === input) show(html);
   }

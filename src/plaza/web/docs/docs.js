@@ -12,7 +12,7 @@ async function start() {
   setUpMenu();
   setUpCredentials();
   try {
-    const response = await fetch("/openapi.json");
+    const response = await fetch(new URL("../openapi.json", import.meta.url));
     if (!response.ok) throw new Error(`${response.status} ${response.statusText}`);
     renderPage(await response.json());
   } catch (error) {
@@ -85,7 +85,7 @@ function overview(doc) {
     { class: "overview" },
     h("div", {}, h("dt", {}, "Credentials"), h("dd", {}, joinedByOr(schemes))),
     h("div", {}, h("dt", {}, "Errors"), h("dd", {}, h("code", {}, "application/problem+json"), ", see ", h("a", { href: "#problems" }, "error codes"))),
-    h("div", {}, h("dt", {}, "OpenAPI"), h("dd", {}, h("a", { href: "/openapi.json" }, "/openapi.json"), ` (version ${doc.openapi})`)),
+    h("div", {}, h("dt", {}, "OpenAPI"), h("dd", {}, h("a", { href: new URL("../openapi.json", import.meta.url) }, "/openapi.json"), ` (version ${doc.openapi})`)),
   );
 }
 

@@ -3,6 +3,8 @@
 import { copyButton, h } from "./dom.js";
 import { example, resolve } from "./schema.js";
 
+// The path under which Plaza is mounted, empty at the root of the host: this file is at `<root>/docs/`.
+const root = new URL("..", import.meta.url).pathname.slice(0, -1);
 const MAX_SHOWN_CHARACTERS = 200_000;
 
 export const credentials = {
@@ -111,7 +113,7 @@ function collect(method, path, inputs, body, bodyType) {
   const text = body?.value.trim() ? body.value : undefined;
   if (text !== undefined) headers["Content-Type"] = bodyType;
   const search = query.size ? `?${query}` : "";
-  return { method: method.toUpperCase(), url: target + search, headers, body: text };
+  return { method: method.toUpperCase(), url: root + target + search, headers, body: text };
 }
 
 function asCurl({ method, url, headers, body }) {

@@ -14,6 +14,7 @@ from plaza.core.http.openapi.operations import CREDENTIALS, describe_operation, 
 from plaza.core.http.openapi.schemas import Schemas
 from plaza.core.http.problem_details import Problem
 from plaza.core.http.routes import Routes
+from plaza.core.root_path import with_root
 from plaza.core.settings import Settings
 
 
@@ -46,7 +47,7 @@ def describe(groups: Sequence[Routes], routes: Iterable[BoundRoute], version: st
     return {
         "openapi": "3.1.0",
         "info": {"title": "Plaza", "version": version, "description": "A community platform back end on Valkey."},
-        "servers": [{"url": "/"}],
+        "servers": [{"url": with_root("") or "/"}],
         "tags": _tags(groups),
         "paths": dict(sorted(paths.items())),
         "components": {

@@ -1,0 +1,67 @@
+"""Plaza under a path of another application or of a proxy: `/community/app` instead of `/app`.
+
+The path is `PLAZA_ROOT_PATH`, or what the ASGI server or framework reports (`root_path`). A request may contain it or
+not, since some proxies remove it. Requests and responses outside of it cost nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from plaza.core.http.bound_route import EncodedResponse
+
+Scope = dict[str, Any]
+
+_SAFE: Final = "/!$&'()*+,;=:@~"  # characters that a path contains unencoded
+# Attributes with an address. Texts of users cannot contain them: quotes are escaped there.
+_ADDRESSES: Final = re.compile(rb'( (?:href|src|action|formaction|data-from)=")(?=/(?!/))')
+_REDIRECTS: Final = (b"location", b"x-next")
+
+
+def find_root(scope: Scope, configured: str) -> str:
+    """Return the path under which users reach Plaza."""
+    given: str = scope.get("root_path") or ""
+    return configured or given.rstrip("/")
+
+
+def unmounted(scope: Scope, configured: str) -> Scope:
+    """Return the request as Plaza's routes know it, with a path that does not contain the root path."""
+    raw = scope.get("raw_path") or quote(scope["path"], safe=_SAFE).encode()
+    path = raw.decode("latin-1")
+    for root in (scope.get("root_path") or "", configured):
+        shorter = _without(path, root.rstrip("/"))
+        if shorter is not None:
+            path = shorter
+            break
+    return {**scope, "raw_path": path.encode("latin-1")}
+
+
+def _without(path: str, root: str) -> str | None:
+    """Return an encoded path without its first segments; None if they are not those of the root path."""
+    if not root:
+        return None
+    segments = path.split("/")
+    count = root.count("/") + 1
+    if unquote("/".join(segments[:count])) != root:
+        return None
+    return "/" + "/".join(segments[count:])
+
+
+def mounted(response: EncodedResponse, root: str) -> EncodedResponse:
+    """Return a response whose redirects, and links, forms and files of its page, begin with the root path."""
+    prefix = quote(root, safe=_SAFE).encode()
+    headers = [
+        (name, prefix + value) if name in _REDIRECTS and _is_path(value) else (name, value)
+        for name, value in response.headers
+    ]
+    body = response.body
+    is_page = any(name == b"content-type" and value.startswith(b"text/html") for name, value in headers)
+    if is_page and isinstance(body, bytes):
+        body = _ADDRESSES.sub(rb"\g<1>" + prefix.replace(b"\\", rb"\\"), body)
+    return EncodedResponse(response.status, headers, body)
+
+
+def _is_path(address: bytes) -> bool:
+    return address.startswith(b"/") and not address.startswith(b"//")

@@ -1,0 +1,1 @@
+"""Plaza inside other programs."""
