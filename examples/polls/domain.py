@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from examples.polls.keys import POLL
+from examples.polls.keys import POLL, USER_POLLS
 from examples.polls.library import LIBRARY
 from examples.polls.personal_data import PollsPersonalData
 from examples.polls.routes import route
@@ -12,7 +12,7 @@ from plaza.core.invariants import Invariants
 
 
 def build(core: Core) -> Parts:
-    return Parts([Polls(core.functions)], personal_data=PollsPersonalData(core.functions))
+    return Parts([Polls(core.functions)], personal_data=PollsPersonalData(core.functions), personal_keys=[USER_POLLS])
 
 
 DOMAIN = Domain(LIBRARY, [route], build, Invariants(repairs={"poll": POLL, "voter": POLL}))

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from plaza import worker
@@ -18,13 +19,15 @@ from plaza.accounts.security_log import SqlSecurityLog
 from plaza.articles import domain as articles
 from plaza.caching import domain as caching
 from plaza.challenges import domain as challenges
-from plaza.core import event_routes, health, keys, paging, rate_limits
+from plaza.core import event_routes, health, keys, paging, rate_limits, sql_migrations
 from plaza.core.admin_mfa import AdminMfa
 from plaza.core.api_keys import ApiKeys
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
 from plaza.core.domain import Core, Domain, Parts, build_domains
+from plaza.core.domain_selection import installed_domains, require_personal_data, selected_domains
 from plaza.core.encryption import FieldEncryption
+from plaza.core.errors import OperatorError
 from plaza.core.event_hub import EventHub
 from plaza.core.event_routes import EventFeed, EventTypeNames
 from plaza.core.event_trimming import EventTrimming
@@ -78,6 +81,7 @@ from plaza.social.password_changes import PasswordChanges
 from plaza.social.posts import Posts
 from plaza.valkey_discovery import open_connection
 from plaza.web import page_registry
+from plaza.web.demo_accounts import NoDemo
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import SitePageAccess
 from plaza.webhooks import domain as webhooks
@@ -113,24 +117,35 @@ class Plaza:
     services: Mapping[type, Any]
 
     def get(self, kind: type[T]) -> T:
-        """Return a service by its type."""
+        """Return a service by its type. Raises `OperatorError` if its domain is off."""
+        if kind not in self.services:
+            raise OperatorError(f"{kind.__name__} does not exist here: its domain is off. See PLAZA_DOMAINS.")
         found: T = self.services[kind]
         return found
 
 
 @asynccontextmanager
-async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> AsyncIterator[Plaza]:
-    """Open Plaza on the Valkey that the settings name, which must be reachable."""
+async def running(settings: Settings, domains: Sequence[Domain] | None = None) -> AsyncIterator[Plaza]:
+    """Open Plaza on the Valkey that the settings name, which must be reachable.
+
+    Without `domains`, those run that the settings name, or all that are installed.
+    """
+    domains = selected_domains(installed_domains(DOMAINS), settings.domains) if domains is None else domains
     async with _opened(settings, domains) as core, metrics_sampling():
         requests, draining = RequestLog(), asyncio.Event()
         parts = build_domains(core, domains)
+        for domain, part in zip(domains, parts, strict=False):  # after them come the parts that are built last
+            require_personal_data(domain, part)
         services = _services(core, domains, parts, draining)
-        demo = _demo(core, services) if _shows_pages(domains) else None
+        demo = _demo(core, services) if _runs_demo(domains) else None
         jobs = _worker(core, domains, parts, services, demo)
         if demo is not None:
-            job_names = [*jobs.timers, *demo.timers]
             services[Demo] = demo
-            services |= {type(service): service for service in page_registry.services(core, services, demo, job_names)}
+        if _shows_pages(domains):
+            job_names = [*jobs.timers, *(demo.timers if demo is not None else ())]
+            names = [domain.name for domain in domains]
+            pages = page_registry.services(core, services, demo or NoDemo(), job_names, names)
+            services |= {type(service): service for service in pages}
         app = make_app(
             routes_of(domains),
             services,
@@ -147,6 +162,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             draining=draining,
             security_log=services.get(SqlSecurityLog),
             event_types=event_types(domains),
+            skip_unavailable=not _runs_demo(domains),
         )
         try:
             yield Plaza(core, app, jobs, services)
@@ -198,7 +214,8 @@ def _topic_hub(core: Core, parts: Sequence[Parts], events: EventHub) -> TopicHub
 def _worker(
     core: Core, domains: Sequence[Domain], parts: Sequence[Parts], services: Mapping[type, Any], demo: Demo | None
 ) -> Worker:
-    consumers = [consumer for part in parts for consumer in part.consumers]
+    off = {domain.name for domain in DOMAINS} - {domain.name for domain in domains}
+    consumers = [consumer for part in parts for consumer in part.consumers if consumer.stream not in off]
     streams = {domain.name for domain in domains if domain.events} | {consumer.stream for consumer in consumers}
     timers = [timer for part in parts for timer in part.timers]
     timers += services[EventTrimming].timers(sorted(streams), consumers)
@@ -227,13 +244,20 @@ async def _opened(settings: Settings, domains: Sequence[Domain]) -> AsyncIterato
         stack.push_async_callback(sessions.close)
         await api_keys.start()
         stack.push_async_callback(api_keys.close)
-        sql = await Sql.open(settings)
+        sql = await Sql.open(settings, *_migrations(domains))
         stack.push_async_callback(sql.close)
         relay = SqlEventRelay(functions, sql)
         relay.start()
         stack.push_async_callback(relay.close)
         limiter = Limiter(functions, on=settings.rate_limits)
         yield Core(settings, valkey, functions, sql, auth, limiter, clock)
+
+
+def _migrations(domains: Sequence[Domain]) -> tuple[list[Path], list[Path]]:
+    """Return the folders of migrations of core and these domains, and those of the domains that are off."""
+    off = [domain for domain in installed_domains(DOMAINS) if domain not in domains]
+    own, others = ([d.migrations for d in group if d.migrations is not None] for group in (domains, off))
+    return [sql_migrations.CORE_FOLDER, *own], others
 
 
 def _auditor(core: Core, domains: Sequence[Domain], parts: Sequence[Parts]) -> Auditor:
@@ -255,7 +279,7 @@ def _demo(core: Core, services: Mapping[type, Any]) -> Demo:
 
 def catalogues(domains: Sequence[Domain] = DOMAINS) -> list[Catalogue]:
     """Return the keys of Plaza, by domain."""
-    above = () if not _shows_pages(domains) else (demo.CATALOGUE,)
+    above = (demo.CATALOGUE,) if _runs_demo(domains) else ()
     return [keys.CATALOGUE, AUDIT_KEYS, *(domain.catalogue for domain in domains), *above]
 
 
@@ -269,11 +293,15 @@ def routes_of(domains: Sequence[Domain]) -> list[Routes]:
     own = [health.route, event_routes.route, proxy.route, *(routes for domain in domains for routes in domain.routes)]
     if social.DOMAIN in domains:
         own.append(routes_feed_streams.route)
-    return [*own, *page_registry.ROUTES] if _shows_pages(domains) else own
+    return [*own, *page_registry.routes([domain.name for domain in domains])] if _shows_pages(domains) else own
 
 
 def _shows_pages(domains: Sequence[Domain]) -> bool:
-    """Pages and demo use all domains, so they run only if all domains do."""
+    return {domain.name for domain in domains} >= page_registry.REQUIRES
+
+
+def _runs_demo(domains: Sequence[Domain]) -> bool:
+    """The demo uses all domains."""
     return all(domain in domains for domain in DOMAINS)
 
 

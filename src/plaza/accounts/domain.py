@@ -10,7 +10,7 @@ from plaza.accounts.library import LIBRARY
 from plaza.accounts.openid import OpenIdSignIn
 from plaza.accounts.passkey_challenges import PasskeyChallenges
 from plaza.accounts.passkeys import Passkeys
-from plaza.accounts.personal_data import AccountsPersonalData
+from plaza.accounts.personal_data import PERSONAL_KEYS, AccountsPersonalData
 from plaza.accounts.relying_party import RelyingParty
 from plaza.accounts.second_factor import SecondFactors
 from plaza.accounts.second_factor_check import SecondFactorCheck
@@ -47,6 +47,7 @@ def build(core: Core) -> Parts:
         Provided(second_factor=check, account_log=account_log),
         timers=jobs.timers(log),
         personal_data=AccountsPersonalData(core.valkey, second_factors, passkeys, log),
+        personal_keys=PERSONAL_KEYS,
         encrypted=[second_factors.encrypted_fields()],
         build_last=lambda provided: _build_last(core, log, account_log, provided),
     )

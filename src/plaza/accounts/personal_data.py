@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -12,6 +12,9 @@ from plaza.accounts.passkeys import Passkeys
 from plaza.accounts.second_factor import SecondFactors
 from plaza.accounts.security_log import SqlSecurityLog
 from plaza.core.valkey import Valkey
+
+# All keys with a username in their name.
+PERSONAL_KEYS: Final = (ACCOUNT_EMAIL, ACCOUNT_MFA, ACCOUNT_IDENTITIES)
 
 
 class AccountsPersonalData:

@@ -10,7 +10,7 @@ from plaza.articles.invariants import INVARIANTS
 from plaza.articles.jobs import timers
 from plaza.articles.library import LIBRARY
 from plaza.articles.lists import ArticleLists
-from plaza.articles.personal_data import ArticlesPersonalData
+from plaza.articles.personal_data import PERSONAL_KEYS, ArticlesPersonalData
 from plaza.articles.report_sources import ArticleCommentReports, ArticleReports
 from plaza.articles.routes import route
 from plaza.articles.search_source import ArticleSearch
@@ -28,6 +28,7 @@ def build(core: Core) -> Parts:
         [articles, lists, comments, ArticleAtomFeeds(lists, core.settings)],
         timers=timers(articles),
         personal_data=ArticlesPersonalData(articles, comments),
+        personal_keys=PERSONAL_KEYS,
         search_sources=[ArticleSearch(articles)],
         report_sources=[ArticleReports(articles), ArticleCommentReports(comments)],
         topic_sources=[ArticleTopics(articles)],

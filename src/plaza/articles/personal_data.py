@@ -36,6 +36,10 @@ _PREFIX = len("article:")
 _DELETER: Final = Actor("@forget", "admin")
 
 
+# All keys with a username in their name.
+PERSONAL_KEYS: Final = (USER_ARTICLES, USER_VOTES, USER_ARTICLE_COMMENTS)
+
+
 class ArticlesPersonalData:
     """A user's articles, votes and comments."""
 

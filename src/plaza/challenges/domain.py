@@ -8,7 +8,7 @@ from plaza.challenges.invariants import ChallengesInspector
 from plaza.challenges.jobs import timers
 from plaza.challenges.library import LIBRARY
 from plaza.challenges.participation_reader import Participations
-from plaza.challenges.personal_data import ChallengesPersonalData
+from plaza.challenges.personal_data import PERSONAL_KEYS, ChallengesPersonalData
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.recommendation.recommender import Recommender
@@ -36,6 +36,7 @@ def build(core: Core) -> Parts:
         services,
         timers=timers(daily_job),
         personal_data=ChallengesPersonalData(projections),
+        personal_keys=PERSONAL_KEYS,
         search_sources=[ChallengeSearch(core.sql, challenges)],
         report_sources=[ChallengePostReports(posts)],
         inspectors=[ChallengesInspector(projections, daily_job)],

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Table, and_, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plaza.challenges import keys
 from plaza.challenges.events import STREAM, ChallengeJoined, ChallengeLeft, ChallengeReacted
 from plaza.challenges.keys import CLG_SHOWN
 from plaza.challenges.model import iso_date, parse_shown
@@ -26,6 +27,10 @@ USER_TABLES = (
     ("reaction", REACTION, ("post_id",)),
     ("tracking", TRACKING, ("challenge_id", "day")),
 )
+
+
+# All keys with a username in their name.
+PERSONAL_KEYS: Final = (keys.LIKED_POSTS, keys.CLGS_PREFERENCE, keys.CLG_TICKETS, keys.CLG_SHOWN)
 
 
 class ChallengesPersonalData:

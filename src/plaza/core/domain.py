@@ -9,8 +9,10 @@ what the domains before it offer. Services that need something of every domain a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from plaza.core.account_sessions import SessionList
@@ -23,7 +25,7 @@ from plaza.core.events import Consumer, EventData
 from plaza.core.functions import Functions, Library
 from plaza.core.http.routes import Routes
 from plaza.core.invariants import Inspector, Invariants
-from plaza.core.keyspace import Catalogue
+from plaza.core.keyspace import Catalogue, Key
 from plaza.core.notification_source import NotificationSource, Recipients
 from plaza.core.passkey_credentials import PasskeyCredential
 from plaza.core.pictures import AvatarAddresses, PictureHost, Pictures
@@ -219,6 +221,8 @@ class Parts:
     # What every worker runs. They share the work between workers themselves.
     worker_loops: Mapping[str, Turn | WorkerLoop] = field(default_factory=dict)
     personal_data: PersonalData | None = None
+    # Every key with a username in its name that the personal data handle. A start that finds another one is refused.
+    personal_keys: Collection[Key] = ()
     search_sources: Sequence[SearchSource] = ()
     report_sources: Sequence[ReportSource] = ()
     notification_sources: Sequence[NotificationSource] = ()
@@ -238,6 +242,14 @@ class Domain:
     build: Callable[[Core], Parts]
     invariants: Invariants = field(default_factory=Invariants)  # those that the catalogue cannot declare
     events: Sequence[type[EventData]] = ()  # the types that it emits
+    requires: Sequence[str] = ()  # domains without which it cannot run
+    uses_all: bool = False  # it is built after the domains of other packages, to use what they offer
+
+    @property
+    def migrations(self) -> Path | None:
+        """The folder of its migrations, beside the module that declares it; None if it has no tables."""
+        folder = Path(inspect.getfile(self.build)).parent / "migrations" / "versions"
+        return folder if folder.is_dir() else None
 
     @property
     def name(self) -> str:

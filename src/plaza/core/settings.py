@@ -144,6 +144,11 @@ class Settings:
     shop_idle_seconds: int = setting(604_800, "Seconds until a session without requests expires.")
     shop_absolute_seconds: int = setting(2_592_000, "Maximum lifetime of a session in seconds.")
     shop_sessions: int = setting(10_000_000, "Maximum number of sessions; above it the oldest end.")
+    domains: tuple[str, ...] = setting(
+        (),
+        "Domains that run, separated by commas, such as `articles,live`. The others have no routes, pages, keys, jobs "
+        "or tables. Empty: all that are installed.",
+    )
     voting_days: int = setting(7, "Days during which an article can be voted on; 0 for no limit.")
     max_post_age: int = setting(30, "Days a challenge post stays in the recommendation pool.")
     media_url: str = setting(

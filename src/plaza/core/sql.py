@@ -105,14 +105,15 @@ class Sql:
         self._event_listeners: list[Callable[[], None]] = []
 
     @classmethod
-    async def open(cls, settings: Settings, folders: Sequence[Path] | None = None) -> Sql:
-        """Connect and migrate the tables: all of Plaza's, or those of `folders`."""
+    async def open(cls, settings: Settings, folders: Sequence[Path] | None = None, off: Sequence[Path] = ()) -> Sql:
+        """Connect and migrate the tables: all of Plaza's, or those of `folders`. Tables of `off` may exist."""
+        folders = sql_migrations.migration_folders() if folders is None else folders
         if settings.database_url:
             url = _postgres_url(settings.database_url)
-            await _migrate_postgres(url, sql_migrations.migration_folders() if folders is None else folders)
+            await _migrate_postgres(url, folders, off)
             return cls(*_postgres_engines(url))
         file = settings.data_dir / "plaza.sqlite"
-        await _migrate_sqlite(file, sql_migrations.migration_folders() if folders is None else folders)
+        await _migrate_sqlite(file, folders, off)
         connections = SqliteConnections(file)
         reader = _sqlite_reader(connections)
         return cls(_sqlite_writer(connections), reader, reader, InlineSqlite(file, _READ_ONLY_PRAGMAS), connections)
@@ -254,7 +255,7 @@ def _sqlite_reader(connections: SqliteConnections) -> AsyncEngine:
     )
 
 
-async def _migrate_sqlite(file: Path, folders: Sequence[Path]) -> None:
+async def _migrate_sqlite(file: Path, folders: Sequence[Path], off: Sequence[Path]) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         os.close(
@@ -270,10 +271,10 @@ async def _migrate_sqlite(file: Path, folders: Sequence[Path]) -> None:
         engine = _sqlite_engine(connections, "BEGIN IMMEDIATE", pragmas)
         try:
             async with _transaction(engine) as tx:
-                if await tx.run_sync(sql_migrations.is_behind, folders):
+                if await tx.run_sync(sql_migrations.is_behind, folders, off):
                     # Rows that another program orphaned before are a matter for the audit, and stop no start.
                     before = await _broken_references(tx)
-                    await tx.run_sync(sql_migrations.upgrade, folders)
+                    await tx.run_sync(sql_migrations.upgrade, folders, off)
                     for table, *_ in await _broken_references(tx) - before:
                         raise SettingError(f"A migration left a broken reference in table {table}. Report this error.")
         except (Unavailable, exc.DBAPIError) as error:
@@ -347,13 +348,13 @@ def _postgres_engines(url: str) -> tuple[AsyncEngine, AsyncEngine, AsyncEngine]:
     return writer, reader, writer.execution_options(isolation_level="AUTOCOMMIT")
 
 
-async def _migrate_postgres(url: str, folders: Sequence[Path]) -> None:
+async def _migrate_postgres(url: str, folders: Sequence[Path], off: Sequence[Path]) -> None:
     engine = _postgres_engine(url, statement_seconds=None)
     try:
         async with _transaction(engine) as tx:
             await tx.execute(text(f"SET LOCAL lock_timeout = '{sql_migrations.LOCK_WAIT_SECONDS}s'"))
             await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": sql_migrations.ADVISORY_LOCK})
-            await tx.run_sync(sql_migrations.upgrade, folders)
+            await tx.run_sync(sql_migrations.upgrade, folders, off)
     except Unavailable as error:
         # Only the operator sees this error, so it may contain the cause.
         cause = getattr(error.__cause__, "orig", error.__cause__)

@@ -30,14 +30,19 @@ ADVISORY_LOCK = 0x706C617A61
 LOCK_WAIT_SECONDS = 120.0
 
 
+# Of the tables that belong to no domain.
+CORE_FOLDER = Path(__file__).parent / "migrations" / "versions"
+
+
 def migration_folders() -> list[Path]:
     """Return every folder `migrations/versions` in Plaza."""
     return sorted(Path(plaza.__file__).parent.glob("*/migrations/versions"))
 
 
-def is_behind(connection: Connection, migration_folders: Sequence[Path]) -> bool:
+def is_behind(connection: Connection, folders: Sequence[Path], off: Sequence[Path] = ()) -> bool:
     """Return whether a migration has not run yet. Reads the names of the files only."""
-    return {_head(folder) for folder in migration_folders} != _current_heads(connection)
+    unused = {_head(folder) for folder in off}
+    return {_head(folder) for folder in folders} != _current_heads(connection) - unused
 
 
 def _head(folder: Path) -> str:
@@ -52,17 +57,20 @@ def _current_heads(connection: Connection) -> set[str]:
     return set(connection.scalars(text("SELECT version_num FROM alembic_version")))
 
 
-def upgrade(connection: Connection, migration_folders: Sequence[Path]) -> None:
-    """Upgrade every branch to its head, in the caller's transaction."""
-    if not migration_folders:
+def upgrade(connection: Connection, folders: Sequence[Path], off: Sequence[Path] = ()) -> None:
+    """Upgrade the branch of every folder to its head, in the caller's transaction. Those that are off may exist."""
+    if not folders:
         return  # without folders Alembic would search beside its env.py
     from alembic import command
     from alembic.script import ScriptDirectory
 
-    config = _config(migration_folders)
-    _refuse_unknown(connection, ScriptDirectory.from_config(config))
+    config = _config([*folders, *off])
+    scripts = ScriptDirectory.from_config(config)
+    _refuse_unknown(connection, scripts)
     config.attributes["connection"] = connection
-    command.upgrade(config, "heads")
+    for script in scripts.get_revisions(scripts.get_heads()):
+        if script is not None and Path(script.path).parent in folders:
+            command.upgrade(config, script.revision)
 
 
 def _config(migration_folders: Sequence[Path]) -> Config:

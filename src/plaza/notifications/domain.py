@@ -6,7 +6,7 @@ from plaza.core.domain import Core, Domain, Parts
 from plaza.notifications.invariants import INVARIANTS, NotificationInspector
 from plaza.notifications.jobs import consumers
 from plaza.notifications.library import LIBRARY
-from plaza.notifications.personal_data import NotificationsPersonalData
+from plaza.notifications.personal_data import PERSONAL_KEYS, NotificationsPersonalData
 from plaza.notifications.rebuild import NotificationRebuild
 from plaza.notifications.recorder import Recorder
 from plaza.notifications.routes import route
@@ -23,9 +23,10 @@ def build(core: Core) -> Parts:
         [Notifications(core.functions, recorder), counts, recorder, rebuild],
         consumers=consumers(recorder, rebuild),
         personal_data=NotificationsPersonalData(core.functions, recorder),
+        personal_keys=PERSONAL_KEYS,
         inspectors=[NotificationInspector(core.functions, recorder)],
         on_close=[counts.close],
     )
 
 
-DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS)
+DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS, uses_all=True)

@@ -5,7 +5,7 @@ A user in the groups of others follows from what the user did: events and the au
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from plaza.core.functions import Functions
 from plaza.notifications.keys import (
@@ -17,6 +17,16 @@ from plaza.notifications.keys import (
     NOTIFICATIONS_UNREAD,
 )
 from plaza.notifications.recorder import Recorder
+
+# All keys with a username in their name.
+PERSONAL_KEYS: Final = (
+    NOTIFICATION_ACTORS,
+    NOTIFICATION_GROUPS,
+    NOTIFICATION_PREFERENCES,
+    NOTIFICATIONS,
+    NOTIFICATIONS_DISMISSED,
+    NOTIFICATIONS_UNREAD,
+)
 
 
 class NotificationsPersonalData:

@@ -20,4 +20,4 @@ def build(core: Core) -> Parts:
     return Parts([], build_last=build_last, personal_data=ReportsPersonalData(core.sql))
 
 
-DOMAIN = Domain(LIBRARY, [routes.route], build, events=EVENTS)
+DOMAIN = Domain(LIBRARY, [routes.route], build, events=EVENTS, uses_all=True)

@@ -37,4 +37,4 @@ def build(core: Core) -> Parts:
     )
 
 
-DOMAIN = Domain(LIBRARY, [route], build)
+DOMAIN = Domain(LIBRARY, [route], build, uses_all=True)

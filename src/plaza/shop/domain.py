@@ -27,7 +27,7 @@ from plaza.shop.item_pictures import ItemPictures
 from plaza.shop.items import Items, row_loader
 from plaza.shop.library import LIBRARY, SESSION_DATA
 from plaza.shop.order_history import OrderHistory
-from plaza.shop.personal_data import ShopPersonalData
+from plaza.shop.personal_data import PERSONAL_KEYS, ShopPersonalData
 from plaza.shop.row_schedules import RowSchedules
 from plaza.shop.search_source import ItemSearch
 from plaza.shop.views import Views
@@ -66,8 +66,9 @@ def build(core: Core) -> Parts:
         timers=[*session_jobs.timers(sessions), *jobs.timers(item_views)],
         worker_loops={"shop.rows": rows.worker.copy_due},
         personal_data=ShopPersonalData(sessions, orders),
+        personal_keys=PERSONAL_KEYS,
         search_sources=[ItemSearch(core.sql, items)],
     )
 
 
-DOMAIN = Domain(LIBRARY, [session_routes.route, routes.route], build, INVARIANTS, EVENTS)
+DOMAIN = Domain(LIBRARY, [session_routes.route, routes.route], build, INVARIANTS, EVENTS, requires=["caching"])

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from plaza.core.number_parsing import parse_int
+from plaza.sessions.keys import USER_SESSION_TOKENS
 from plaza.sessions.model import Visit
 from plaza.sessions.service import Sessions
+from plaza.shop import keys
 from plaza.shop.keys import ACCOUNT_CART, account_keys
 from plaza.shop.order_history import OrderHistory
+
+# All keys with a username in their name.
+PERSONAL_KEYS: Final = (USER_SESSION_TOKENS, keys.ACCOUNT, keys.ACCOUNT_CART)
 
 
 class ShopPersonalData:

@@ -30,7 +30,7 @@ from plaza.social.library import LIBRARY
 from plaza.social.notification_recipients import SocialRecipients
 from plaza.social.notification_source import SocialNotifications
 from plaza.social.password_changes import PasswordChanges
-from plaza.social.personal_data import SocialPersonalData
+from plaza.social.personal_data import PERSONAL_KEYS, SocialPersonalData
 from plaza.social.post_pictures import PostPictures
 from plaza.social.post_reader import PostReader
 from plaza.social.posts import Posts
@@ -90,6 +90,7 @@ def build(core: Core) -> Parts:
             core, passwords, credentials, api_sessions, private, personal_data, provided
         ),
         personal_data=personal_data,
+        personal_keys=PERSONAL_KEYS,
         search_sources=[found_users, PostSearch(reader, found_users)],
         notification_sources=[SocialNotifications(core.valkey, users)],
         report_sources=[PostReports(posts), CommentReports(comments), UserReports(users)],

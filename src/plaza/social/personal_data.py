@@ -6,15 +6,40 @@ personal data of the other domains.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from plaza.core.functions import Functions
+from plaza.social import keys
 from plaza.social.comments import Comments
 from plaza.social.home_feed_updates import HomeFeedUpdates
 from plaza.social.personal_data_deletion import SocialDataDeletion
 from plaza.social.personal_data_export import SocialDataExport
 from plaza.social.personal_data_renaming import SocialDataRenaming
 from plaza.social.private_fields import PrivateFields
+
+# All keys with a username in their name.
+PERSONAL_KEYS: Final = (
+    keys.USER,
+    keys.USER_POSTS,
+    keys.USER_FOLLOWERS,
+    keys.USER_FOLLOWING,
+    keys.USER_BOOKMARKED,
+    keys.USER_FOLLOWERS_RECENT,
+    keys.USER_FOLLOWING_RECENT,
+    keys.USER_LIKED,
+    keys.USER_COMMENTS,
+    keys.USER_BLOCKED,
+    keys.USER_BLOCKED_BY,
+    keys.USER_MUTED,
+    keys.USER_MUTED_BY,
+    keys.USER_POINTS,
+    keys.USER_VERSION,
+    keys.USER_LEAVING,
+    keys.USER_RENAMING,
+    keys.AUTH_USER,
+    keys.TMP_HOME,
+    keys.TMP_HOME_STATE,
+)
 
 
 class SocialPersonalData:

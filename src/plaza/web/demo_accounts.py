@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from plaza.core.errors import NotFound
+
 
 class DemoAccount(NamedTuple):
     """An account that needs no password while the demo is on."""
@@ -24,3 +26,16 @@ class DemoAccounts(Protocol):
 
     async def switch(self, on: bool) -> object:
         """Turn the demo on or off."""
+
+
+class NoDemo:
+    """Where not all domains run, there is no demo (`DemoAccounts`)."""
+
+    async def accounts(self, host: str) -> list[DemoAccount]:
+        return []
+
+    async def is_on(self) -> bool | None:
+        return None
+
+    async def switch(self, on: bool) -> object:
+        raise NotFound("There is no demo here.")

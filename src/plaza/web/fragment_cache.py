@@ -22,6 +22,15 @@ Key = TypeVarTuple("Key")
 MAX_BYTES: Final = 8_000_000
 
 
+_CACHES: Final[list[Any]] = []
+
+
+def clear_fragments() -> None:
+    """Drop all cached fragments, because something that all of them depend on has changed."""
+    for cache in _CACHES:
+        cache.reset()
+
+
 class FragmentCache(dict[tuple[*Key], T]):
     """Fragments by their key, built by a function of the key alone. A dictionary, since a page reads it 50 times."""
 
@@ -32,6 +41,12 @@ class FragmentCache(dict[tuple[*Key], T]):
         self._half_bytes = max_bytes // 2
         self._old: dict[tuple[*Key], T] = {}
         self._bytes = 0  # of the young half, which is this dictionary itself
+        _CACHES.append(self)
+
+    def reset(self) -> None:
+        """Drop everything."""
+        self.clear()
+        self._old, self._bytes = {}, 0
 
     def __missing__(self, key: tuple[*Key]) -> T:
         value = self._old.pop(key, None) or self._build(*key)

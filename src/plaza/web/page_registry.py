@@ -1,4 +1,4 @@
-"""All page routes and the services they need, for the composition root. A new routes file is added to `ROUTES`."""
+"""All page routes and the services they need, for the composition root. A new routes file is added to `_ROUTES`."""
 
 from __future__ import annotations
 
@@ -51,41 +51,55 @@ from plaza.web.mention_links import MentionLinks
 from plaza.web.page_responses import PageResponses, SignInMethods
 from plaza.web.problem_pages import problem_page
 from plaza.web.product_html import ProductPages
+from plaza.web.rendering import show_domains
 from plaza.web.routes_security import SecurityPage
 from plaza.web.sidebar import Sidebar
 from plaza.web.visitors import Visitors
 
-ROUTES: Final[tuple[Routes, ...]] = (
-    routes_post_feeds.page,
-    routes_comments.page,
-    routes_posts.page,
-    routes_reports.page,
-    routes_pictures.page,
-    routes_users.page,
-    routes_settings.page,
-    routes_security.page,
-    routes_recovery.page,
-    routes_articles.page,
-    routes_challenges.page,
-    routes_live.page,
-    routes_notifications.page,
-    routes_shop.page,
-    routes_search.page,
-    routes_updates.page,
-    routes_accounts.page,
-    routes_operator_live.page,
-    routes_operator_keys.page,
-    routes_operator_health.page,
-    routes_operator_log.page,
-    routes_operator_webhooks.page,
-)
+# The domains whose services every page uses: users, their sessions, second factors and pictures.
+REQUIRES: Final = frozenset({"accounts", "media", "social", "shop"})
+
+# The routes by the domain that they show; those of `REQUIRES` are under an empty name.
+_ROUTES: Final[Mapping[str, Sequence[Routes]]] = {
+    "": (
+        routes_post_feeds.page,
+        routes_comments.page,
+        routes_posts.page,
+        routes_pictures.page,
+        routes_users.page,
+        routes_settings.page,
+        routes_security.page,
+        routes_recovery.page,
+        routes_shop.page,
+        routes_updates.page,
+        routes_accounts.page,
+        routes_operator_keys.page,
+        routes_operator_health.page,
+        routes_operator_log.page,
+    ),
+    "articles": (routes_articles.page,),
+    "challenges": (routes_challenges.page,),
+    "live": (routes_live.page, routes_operator_live.page),
+    "notifications": (routes_notifications.page,),
+    "reports": (routes_reports.page,),
+    "search": (routes_search.page,),
+    "webhooks": (routes_operator_webhooks.page,),
+}
 
 # Unknown paths under `/app` get an HTML error page.
 ERROR_FORMATS: Final[Mapping[str, ErrorResponse]] = {"/app": problem_page}
 
 
-def services(core: Core, known: Mapping[type, Any], demo: DemoAccounts, job_names: Sequence[str]) -> list[object]:
+def routes(domains: Sequence[str]) -> list[Routes]:
+    """The routes of the pages of these domains."""
+    return [group for name, groups in _ROUTES.items() if name in ("", *domains) for group in groups]
+
+
+def services(
+    core: Core, known: Mapping[type, Any], demo: DemoAccounts, job_names: Sequence[str], domains: Sequence[str]
+) -> list[object]:
     """The services of the pages, beside those of the domains."""
+    show_domains(domains)
     secret = core.settings.secret("jwt_secret")
     visitors = Visitors(
         known[Sessions],
@@ -93,9 +107,9 @@ def services(core: Core, known: Mapping[type, Any], demo: DemoAccounts, job_name
         known[Credentials],
         known[AdminMfa],
         known[Avatars],
-        known[UnreadCounts],
+        known.get(UnreadCounts),
     )
-    sidebar = Sidebar(known[EventSchedule], known[ArticleLists], core.clock)
+    sidebar = Sidebar(known.get(EventSchedule), known.get(ArticleLists), core.clock)
     passkeys: Passkeys = known[Passkeys]
     party, issuer = passkeys.relying_party, core.settings.oidc_issuer
     methods = SignInMethods(party.origin if party.is_usable else "", urlsplit(issuer).hostname or "")

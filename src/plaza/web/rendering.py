@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from importlib.resources import files
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from plaza.core.pictures import picture_path
 from plaza.core.root_path import without_root
 from plaza.web import assets, formatting, picture_html, search_html, text_html
 from plaza.web.avatars import avatar, later_avatar
-from plaza.web.fragment_cache import cached_fragment
+from plaza.web.fragment_cache import cached_fragment, clear_fragments
 
 HTML: Final = "text/html; charset=utf-8"
 
@@ -31,14 +32,14 @@ HEADERS: Final = (
 REVALIDATE: Final = ("cache-control", "private, no-cache")
 NO_STORE: Final = ("cache-control", "no-store")
 
-# The navigation: label, path and icon of each section.
+# The navigation: label, path, icon and domain of each section.
 SECTIONS: Final = (
-    ("Explore", "/app", "compass"),
-    ("Following", "/app/following", "people"),
-    ("Articles", "/app/articles", "up"),
-    ("Challenges", "/app/challenges", "flag"),
-    ("Events", "/app/events", "signal"),
-    ("Shop", "/app/shop", "bag"),
+    ("Explore", "/app", "compass", "social"),
+    ("Following", "/app/following", "people", "social"),
+    ("Articles", "/app/articles", "up", "articles"),
+    ("Challenges", "/app/challenges", "flag", "challenges"),
+    ("Events", "/app/events", "signal", "live"),
+    ("Shop", "/app/shop", "bag", "shop"),
 )
 
 # For anonymous visitors the cached header contains the requested path, which clients choose freely.
@@ -85,6 +86,7 @@ ENVIRONMENT.filters.update(
 _COMMON: Final[dict[str, Any]] = {
     **ENVIRONMENT.globals,
     "assets": assets.PREFIX,
+    "domains": frozenset[str](),
     "sections": SECTIONS,
     "avatar": avatar,
     "later_avatar": later_avatar,
@@ -98,6 +100,18 @@ _COMMON: Final[dict[str, Any]] = {
     "invalid_field": Markup(' aria-invalid="true" aria-describedby="problem"'),  # attributes of the rejected field
     "form_id": lambda: secrets.token_hex(8),  # the same form sent twice has the same id
 }
+
+
+def show_domains(names: Iterable[str]) -> None:
+    """Set the domains that this process runs, once, at start. Templates show links to their pages only."""
+    if shown_domains() != (shown := frozenset(names)):
+        _COMMON["domains"] = shown
+        clear_fragments()
+
+
+def shown_domains() -> frozenset[str]:
+    domains: frozenset[str] = _COMMON["domains"]
+    return domains
 
 
 def render(template: str, /, **context: Any) -> str:

@@ -17,7 +17,7 @@ from plaza.keyspace.audit import AuditReport, Audits
 from plaza.keyspace.browser import KeyBrowser
 from plaza.web import forms
 from plaza.web.health_figures import HealthFigures, HealthMonitor
-from plaza.web.operator_navigation import SECTION, operator_tabs
+from plaza.web.operator_navigation import SECTION, operator_tabs, operator_views
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.rendering import render
@@ -45,6 +45,12 @@ class HealthUpdate(Struct):
     audit: AuditProgress | None
     jobs: str  # the table as HTML
     audited: int  # when the last audit ended
+
+
+@page.get("/operator", access=ADMIN)
+async def start() -> Response[str]:
+    """Redirect to the first operator page."""
+    return Response(status=303, headers=[("location", operator_views()[0][1])])
 
 
 @page.get("/operator/health", access=ADMIN)

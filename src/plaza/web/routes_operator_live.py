@@ -29,12 +29,6 @@ HISTORY_SLOTS: Final = 72
 MAX_UPDATES: Final = 300
 
 
-@page.get("/operator", access=ADMIN)
-async def start() -> Response[str]:
-    """Redirect to the first operator page."""
-    return Response(status=303, headers=[("location", "/app/operator/live")])
-
-
 @page.get("/operator/live", access=ADMIN)
 async def live(
     request: Request,

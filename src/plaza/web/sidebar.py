@@ -6,17 +6,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
 from markupsafe import Markup
 
 from plaza.articles.lists import ArticleLists
-from plaza.articles.model import ArticlesQuery
+from plaza.articles.model import Article, ArticlesQuery
 from plaza.core.clock import Clock
 from plaza.core.errors import PlazaError
 from plaza.core.paging import Page
-from plaza.live.schedule import EventSchedule
+from plaza.live.schedule import EventSchedule, ScheduledEvent
 from plaza.web.rendering import fragment
 
 REFRESH_MS: Final = 10_000
@@ -27,7 +28,7 @@ MAX_GROUPS: Final = 12
 class Sidebar:
     """The sidebar as HTML."""
 
-    def __init__(self, schedule: EventSchedule, lists: ArticleLists, clock: Clock) -> None:
+    def __init__(self, schedule: EventSchedule | None, lists: ArticleLists | None, clock: Clock) -> None:
         self._schedule = schedule
         self._lists = lists
         self._clock = clock
@@ -64,14 +65,23 @@ class Sidebar:
     async def _refresh(self) -> None:
         # Pages work without a sidebar, and the next refresh tries again.
         with contextlib.suppress(PlazaError):
-            events, articles, groups = await asyncio.gather(
-                self._schedule.list_events(),
-                self._lists.list_articles(None, ArticlesQuery(limit=MAX_ENTRIES, order="hot")),
-                self._lists.list_groups(Page(limit=MAX_GROUPS)),
-            )
-            self._groups = tuple((group.name, group.size) for group in groups.groups)
-            self._html = fragment("sidebar.html", events=events[:MAX_ENTRIES], articles=articles.articles)
-            self._articles_html = fragment("sidebar.html", events=(), articles=articles.articles)
+            events, articles = await asyncio.gather(self._list_events(), self._list_articles())
+            self._html = fragment("sidebar.html", events=events[:MAX_ENTRIES], articles=articles)
+            self._articles_html = fragment("sidebar.html", events=(), articles=articles)
+
+    async def _list_events(self) -> Sequence[ScheduledEvent]:
+        return () if self._schedule is None else await self._schedule.list_events()
+
+    async def _list_articles(self) -> Sequence[Article]:
+        """Return popular articles, and note the groups."""
+        if self._lists is None:
+            return ()
+        articles, groups = await asyncio.gather(
+            self._lists.list_articles(None, ArticlesQuery(limit=MAX_ENTRIES, order="hot")),
+            self._lists.list_groups(Page(limit=MAX_GROUPS)),
+        )
+        self._groups = tuple((group.name, group.size) for group in groups.groups)
+        return articles.articles
 
 
 @lru_cache(256)

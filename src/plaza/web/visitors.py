@@ -65,7 +65,7 @@ class Visitors:
         credentials: Credentials,
         admin_mfa: AdminMfa,
         avatars: Avatars,
-        unread_counts: UnreadCounts,
+        unread_counts: UnreadCounts | None,
     ) -> None:
         self.sessions = sessions
         self.avatars = avatars
@@ -108,7 +108,8 @@ class Visitors:
             actor = await self._admin_mfa.restrict(actor)
         if actor is None:
             return Visitor(visit.token, cookie=tuple(cookies))
-        avatars, unread = await asyncio.gather(
-            self.avatars.addresses([actor.name]), self._unread_counts.get(actor.name)
-        )
+        avatars, unread = await asyncio.gather(self.avatars.addresses([actor.name]), self._count_unread(actor.name))
         return Visitor(visit.token, actor, tuple(cookies), avatars[actor.name], unread)
+
+    async def _count_unread(self, username: str) -> int:
+        return 0 if self._unread_counts is None else await self._unread_counts.get(username)

@@ -51,4 +51,4 @@ def build(core: Core) -> Parts:
     )
 
 
-DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS)
+DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS, uses_all=True)

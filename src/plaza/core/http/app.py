@@ -25,6 +25,7 @@ from plaza.core.http.admin_log import admin_log_entry
 from plaza.core.http.authorizer import Authorizer, PageAccess, ViewerAuth
 from plaza.core.http.body_reader import ClientDisconnected, Receive
 from plaza.core.http.bound_route import BoundRoute, EncodedResponse
+from plaza.core.http.handler_signature import MissingService
 from plaza.core.http.headers import Cors, standard_headers, with_headers
 from plaza.core.http.meta_routes import ApiDocs, MetricsCache
 from plaza.core.http.mounting import Scope, find_root, mounted, unmounted
@@ -319,6 +320,7 @@ def make_app(
     draining: asyncio.Event | None = None,
     security_log: SecurityLog | None = None,
     event_types: EventTypes | None = None,
+    skip_unavailable: bool = False,
 ) -> App:
     """The ASGI application of these routes, with `/openapi.json`, `/asyncapi.json`, `/docs` and `/metrics`.
 
@@ -329,6 +331,7 @@ def make_app(
     - `explain_error`: finds the cause of an error that needs a lookup.
     - `security_log`: records the writes of admins.
     - `event_types`: for `/asyncapi.json`.
+    - `skip_unavailable`: leave out routes whose services do not exist, because their domains are off.
     - `draining`: set by `App.drain`, for others that need to know.
     """
     groups = (*routes, meta_routes.routes_for(settings.metrics_access))
@@ -338,7 +341,12 @@ def make_app(
         lambda: describe(groups, bound_routes, __version__), lambda: describe_events(event_types or {}, __version__)
     )
     provided = {**(services or {}), ApiDocs: api_docs, MetricsCache: MetricsCache()}
-    bound_routes += [BoundRoute(route, provided, settings) for group in groups for route in group.routes]
+    for route in (route for group in groups for route in group.routes):
+        try:
+            bound_routes.append(BoundRoute(route, provided, settings))
+        except MissingService:
+            if not skip_unavailable:
+                raise
     active_limiter = limiter if settings.rate_limits else None
     return App(
         bound_routes,

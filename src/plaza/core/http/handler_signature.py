@@ -96,13 +96,18 @@ def _kind(name: str, hint: Any, in_path: set[str], services: Mapping[type, Any])
     return "query_struct" if _is_struct(hint) else "query"
 
 
+class MissingService(AssertionError):
+    """A handler takes a service that does not exist."""
+
+
 def _require_convertible(route: Route, name: str, hint: Any) -> None:
     """Refuse a type that msgspec cannot read. Otherwise an unknown service would become a query parameter."""
     try:
         kind = msgspec.inspect.type_info(hint)
     except TypeError as error:
         raise AssertionError(f"{_title(route)}: {name}: {error}") from error
-    assert not isinstance(kind, msgspec.inspect.CustomType), f"{_title(route)}: {name}: no such service is provided"
+    if isinstance(kind, msgspec.inspect.CustomType):
+        raise MissingService(f"{_title(route)}: {name}: no such service is provided")
 
 
 def _label(name: str, hint: Any) -> str:
