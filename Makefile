@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 
-.PHONY: install run test check bench docs site sdk fuzz clean
+.PHONY: install run test check bench docs site sdk fuzz lock clean
 
 install: .venv/.run-ready
 
@@ -37,6 +37,11 @@ sdk: .venv/.test-ready tests/sdk/node_modules/.ready
 fuzz: .venv/.test-ready
 	$(BIN)/python -m tests.openapi.fuzz --cases 20000
 
+# The versions of constraints.txt that Plaza needs to run, with their hashes: for pip install --require-hashes.
+lock: .venv/.test-ready
+	$(BIN)/uv pip compile pyproject.toml --extra all --constraint constraints.txt --universal --generate-hashes \
+	  --no-header --no-annotate --no-emit-index-url --quiet --output-file requirements.lock
+
 # The documentation as a site, in site/. Open site/index.html; it needs no web server and no network.
 site: .venv/.test-ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
@@ -51,7 +56,7 @@ clean:
 # Pinned versions; the build runs in the environment itself, so it is pinned too.
 .venv/.run-ready: .venv/.created pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt setuptools
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable .
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[all]'
 	@touch $@
 
 .venv/.test-ready: .venv/.run-ready

@@ -7,7 +7,8 @@ import pytest
 
 from plaza.challenges.recommendation import neighbours
 from plaza.challenges.recommendation.neighbours import DAMPING, DROPOUT, RIDGE, SHRINKAGE, Floats, Ints, fit
-from plaza.challenges.recommendation.ranking import OwnChallenge, similar_challenges
+from plaza.challenges.recommendation.ranking import OwnChallenge
+from plaza.challenges.recommendation.similarity import similar_challenges
 
 USERS, ITEMS = 60, 25
 

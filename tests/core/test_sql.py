@@ -17,6 +17,7 @@ from sqlalchemy import (
     update,
 )
 
+from plaza.core import postgres as postgres_module
 from plaza.core import sql as sql_module
 from plaza.core.errors import SettingError, Unavailable
 from plaza.core.settings import Settings
@@ -286,7 +287,7 @@ async def test_a_slow_statement_is_cancelled_by_the_server(
 
 async def test_a_silent_server_times_out(postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql_module, "STATEMENT_SECONDS", 1)
-    monkeypatch.setattr(sql_module, "SILENCE_SECONDS", 1)
+    monkeypatch.setattr(postgres_module, "SILENCE_SECONDS", 1)
     async with postgres.database() as url:
         sql = await Sql.open(Settings(data_dir=tmp_path, database_url=url))
         async with sql.read() as tx:

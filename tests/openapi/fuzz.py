@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import os
 import re
 import sys
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import httpx
+import structlog
 
 from plaza.app import Plaza, running
 from plaza.core.settings import Settings
@@ -122,5 +124,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--cases", type=int, default=20_000, help="how many requests to send, at least")
     arguments = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # no line for each request
     with tempfile.TemporaryDirectory() as folder:
         sys.exit(asyncio.run(fuzz(arguments.cases, Path(folder))))

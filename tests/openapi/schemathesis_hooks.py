@@ -55,7 +55,7 @@ STRICTER_THAN_THEIR_SCHEMA = {
     *("followUser", "unfollowUser", "blockUser", "unblockUser", "muteUser", "unmuteUser"),
     # a day in the future, an end before its start
     *("trackDay", "listStatistics", "listSessionStatistics", "countViewers"),
-    # objects that are named in the body
+    # objects that are named in the body or the query
     *("setAvatar", "createPost", "createReport"),
     *("createComment", "listComments", "createArticleComment", "listArticleComments"),
     # what is a hashtag, an address on the web, a text that is visible

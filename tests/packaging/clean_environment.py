@@ -20,9 +20,10 @@ ROOT = Path(__file__).parents[2]
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build the wheel from the files that git knows; returns its path."""
+    """Build the wheel from the files that git does not ignore; returns its path."""
     source = folder / "source"
-    listed = subprocess.run(["git", "ls-files", "src", "pyproject.toml"], cwd=ROOT, capture_output=True, check=True)
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "src", "pyproject.toml"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
     for name in listed.stdout.decode().splitlines():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, source / name)
@@ -41,7 +42,8 @@ class CleanEnvironment:
         pip("--python", self.python, "install", "--no-deps", "--no-index", wheel)
         plaza = next(found for found in Distribution.discover(name="plaza", path=[str(self.packages)]))
         for needed in required(plaza, extras):
-            self._link(needed)
+            if needed.name != "plaza":  # an extra may name others: plaza[all]
+                self._link(needed)
 
     def _link(self, package: Distribution) -> None:
         for name in {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}:

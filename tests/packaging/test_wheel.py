@@ -47,7 +47,12 @@ def test_the_installed_plaza_serves(installed: CleanEnvironment, tmp_path: Path)
             ):
                 assert http.get(path, follow_redirects=True).status_code == 200, path
             body = {"username": "ana", "password": "correct horse battery"}
-            assert http.post("/auth/register", json=body).status_code == 201
+            registered = http.post("/auth/register", json=body)
+            assert registered.status_code == 201
+            token = {"authorization": f"Bearer {registered.json()['access_token']}"}
+            assert http.get("/challenges/recommendations", headers=token).json() == {"posts": []}
+            upload = http.post("/media", headers=token, files={"file": ("a.png", b"...")})
+            assert upload.json()["code"] == "uploads_off", "pictures need plaza[media]"
     finally:
         assert server.stop() == 0
 
@@ -59,3 +64,15 @@ def test_the_environment_is_clean(installed: CleanEnvironment) -> None:
 def test_the_command_is_installed(installed: CleanEnvironment) -> None:
     assert "serve" in installed.run(installed.python.with_name("plaza"), "--help")
     assert installed.run(installed.python.with_name("plaza"), "--version").startswith("plaza ")
+
+
+def test_a_setting_that_needs_an_extra_names_it(installed: CleanEnvironment, tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "var", python=installed.python, PLAZA_DATABASE_URL="postgresql://nowhere/plaza")
+    assert server.wait() == 2
+    assert "pip install 'plaza[postgres]'" in server.errors.read_text()
+
+
+def test_extras_install_every_optional_part(wheel: Path, tmp_path: Path) -> None:
+    everything = CleanEnvironment(tmp_path, wheel, "all")
+    program = "from plaza.core.extras import PACKAGES, is_installed; print(all(map(is_installed, PACKAGES)))"
+    assert everything.run("-c", program) == "True\n"

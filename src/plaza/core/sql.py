@@ -25,7 +25,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import asyncpg
 from sqlalchemy import Executable, MetaData, Row, Table, event, exc, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import ExceptionContext
@@ -33,6 +32,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from plaza.core import metrics, sql_migrations
 from plaza.core.errors import OperatorError, SettingError, Unavailable
+from plaza.core.extras import require_extra
 from plaza.core.settings import Settings
 from plaza.core.sqlite import SqliteConnections
 from plaza.core.sqlite_inline import InlineSqlite
@@ -42,9 +42,7 @@ POOL_SIZE, POOL_OVERFLOW = 10, 10
 # Longer than any normal transaction, shorter than a client's timeout.
 POOL_WAIT_SECONDS = 10.0
 BUSY_WAIT_MS = 5_000
-CONNECT_SECONDS = 5.0
 STATEMENT_SECONDS = 30.0
-SILENCE_SECONDS = 5.0
 
 _UNAVAILABLE = "The database is unavailable or busy. Retry later."
 
@@ -197,7 +195,7 @@ async def _transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
     async with contextlib.AsyncExitStack() as stack:
         try:
             connection = await stack.enter_async_context(engine.connect())
-        except (OSError, TimeoutError, exc.TimeoutError, exc.DBAPIError, asyncpg.PostgresError) as error:
+        except (OSError, TimeoutError, exc.TimeoutError, exc.DBAPIError) as error:
             raise Unavailable(_UNAVAILABLE) from error
         try:
             async with connection.begin():
@@ -300,6 +298,7 @@ def _unusable(file: Path, error: Exception) -> Exception:
 def _postgres_url(url: str) -> str:
     if url.split("://")[0] not in ("postgresql", "postgres"):
         raise SettingError(_URL_FORMAT)  # without the given URL, which can contain a password
+    require_extra("postgres", "PLAZA_DATABASE_URL is the address of a PostgreSQL database.")
     return url
 
 
@@ -307,24 +306,16 @@ _URL_FORMAT = "PLAZA_DATABASE_URL must look like postgresql://user:password@host
 
 
 def _postgres_engine(url: str, statement_seconds: float | None, **pool: Any) -> AsyncEngine:
-    async def connect() -> Any:
-        # asyncpg parses the URL as libpq does (sslmode, several hosts, a password file); SQLAlchemy does not.
+    from plaza.core.postgres import connect  # only where asyncpg is installed
+
+    async def creator() -> Any:
         try:
-            return await asyncpg.connect(
-                url,
-                timeout=CONNECT_SECONDS,
-                # The server cancels a slow statement; this timeout is for a server that does not.
-                command_timeout=statement_seconds and statement_seconds + SILENCE_SECONDS,
-                server_settings={
-                    "application_name": "plaza",
-                    "statement_timeout": str(round((statement_seconds or 0) * 1000)),
-                },
-            )
-        except (asyncpg.ClientConfigurationError, ValueError, OverflowError):
+            return await connect(url, statement_seconds)
+        except (ValueError, OverflowError):
             # The driver's message may contain the URL, so it is not passed on.
             raise SettingError(f"PLAZA_DATABASE_URL has an invalid host, port or parameter. {_URL_FORMAT}") from None
 
-    engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, hide_parameters=True, **pool)
+    engine = create_async_engine("postgresql+asyncpg://", async_creator=creator, hide_parameters=True, **pool)
 
     @event.listens_for(engine.sync_engine, "handle_error")
     def convert_timeout(context: ExceptionContext) -> None:

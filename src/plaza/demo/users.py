@@ -14,6 +14,7 @@ from functools import cached_property
 from random import Random
 from typing import Final, Protocol, cast
 
+from plaza.core.extras import is_installed
 from plaza.core.pictures import picture_path
 from plaza.core.roles import Role
 from plaza.demo.phrases import Topic, read_texts, topic, topics
@@ -77,7 +78,9 @@ class CommunityUsers:
     @cached_property
     def users(self) -> Sequence[DemoUser]:
         return [
-            DemoUser(username, shown, cast(Role, role), topic(about), bio, bool(mark), has_portrait=True)
+            DemoUser(
+                username, shown, cast(Role, role), topic(about), bio, bool(mark), has_portrait=is_installed("media")
+            )
             for username, shown, role, about, bio, mark in read_texts("cast")["people"]
         ]
 

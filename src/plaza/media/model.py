@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from plaza.core.errors import NEVER_MISSING, Conflict, Invalid, TooFast
+from plaza.core.errors import NEVER_MISSING, Conflict, Invalid, TooFast, Unavailable
 from plaza.core.pictures import AltText
 
 VariantName = Annotated[Literal["small", "medium", "large"], NEVER_MISSING, Meta(examples=["small"])]
@@ -15,6 +15,10 @@ VariantName = Annotated[Literal["small", "medium", "large"], NEVER_MISSING, Meta
 
 class BadImage(Invalid):
     title, code = "The picture is not accepted", "bad_image"
+
+
+class UploadsOff(Unavailable):
+    title, code = "This server takes no pictures", "uploads_off"
 
 
 class DailyUploadsUsed(TooFast):

@@ -16,7 +16,8 @@ import structlog
 
 from plaza.core import metrics
 from plaza.core.errors import Unavailable
-from plaza.media.model import BadImage
+from plaza.core.extras import is_installed
+from plaza.media.model import BadImage, UploadsOff
 
 log = structlog.get_logger("plaza.media")
 
@@ -70,6 +71,8 @@ class ImageProcessor:
 
     async def process(self, upload: IO[bytes], filename: str) -> ProcessedImage:
         """Return the picture in all variants. Raises `BadImage` if it is refused, `Unavailable` if many are waiting."""
+        if not is_installed("media"):
+            raise UploadsOff("This server has nothing that decodes pictures. Its operator can install plaza[media].")
         try:
             async with asyncio.timeout(MAX_WAIT_SECONDS):
                 await self._turns.acquire()

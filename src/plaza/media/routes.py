@@ -10,7 +10,7 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
 from plaza.core.pictures import Picture, PictureId
-from plaza.media.model import BadImage, DailyUploadsUsed, DeletedPicture, QuotaUsed, UploadForm, VariantName
+from plaza.media.model import BadImage, DailyUploadsUsed, DeletedPicture, QuotaUsed, UploadForm, UploadsOff, VariantName
 from plaza.media.picture_responses import PictureResponses
 from plaza.media.pictures import PictureDeletion
 from plaza.media.uploads import Uploads
@@ -24,7 +24,7 @@ route = Routes("media", prefix="/media", about="Pictures: upload, delivery and d
     status=201,
     idempotent=True,
     body_limit=lambda settings: settings.media_max_bytes + OVERHEAD_BYTES,
-    raises=[BadImage, DailyUploadsUsed, QuotaUsed, UnsupportedMediaType],
+    raises=[BadImage, DailyUploadsUsed, QuotaUsed, UnsupportedMediaType, UploadsOff],
     example={"file": "(the file)", "alt": "A beach at noon"},
 )
 async def upload_picture(actor: Actor, body: Multipart[UploadForm], request: Request, uploads: Uploads) -> Picture:

@@ -9,7 +9,7 @@ from that table are then rebuilt.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from sqlalchemy import and_, delete, func, or_, select
@@ -20,7 +20,7 @@ from plaza.challenges.keys import COUNTS, DB_CURSOR, DB_LEN, ON_CLG_INFO, POST_C
 from plaza.challenges.model import CATEGORIES
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.readable_rows import BATCH
-from plaza.challenges.recommendation.training import NeighbourTraining
+from plaza.challenges.recommendation.popular_posts import PopularPosts
 from plaza.challenges.tables import (
     CHALLENGE,
     DELETE_LOG,
@@ -30,8 +30,12 @@ from plaza.challenges.tables import (
     TABLES,
     pool_condition,
 )
+from plaza.core.extras import is_installed
 from plaza.core.leases import Leases
 from plaza.core.sequences import chunks
+
+if TYPE_CHECKING:
+    from plaza.challenges.recommendation.training import NeighbourTraining
 
 # The parts to rebuild if another program has deleted rows of a table.
 PARTS_BY_TABLE: Final = {
@@ -67,7 +71,8 @@ class DailyJob:
         self._sql = projections.sql
         self._valkey = projections.valkey
         self._leases = leases
-        self._training = NeighbourTraining(projections)
+        self._popular = PopularPosts(projections)
+        self._training = _neighbour_training(projections)
 
     async def run(
         self, progress: Progress = lambda step, done, total: None, *, rebuild_all: bool = False
@@ -105,7 +110,8 @@ class DailyJob:
         source = " ".join(map(str, (today, *numbers)))
         if last_run.cursor.get("model") == source and not rebuild_all:
             return 0
-        fitted = await self._training.run(today, progress)
+        await self._popular.store(today)
+        fitted = 0 if self._training is None else await self._training.run(today, progress)
         await self._valkey.call("HSET", DB_CURSOR(COUNTS), "model", source)
         return fitted
 
@@ -234,3 +240,12 @@ async def _update_changed(projections: ChallengeProjections, changes: Iterable[A
     await projections.update_posts([row.row_id for row in changed["post"]], today=today)
     await projections.reactions.update([(row.username, row.post_id, row.challenge_id) for row in changed["reaction"]])
     await projections.contributions.update({row.username for row in changed["tracking"]})
+
+
+def _neighbour_training(projections: ChallengeProjections) -> NeighbourTraining | None:
+    """What computes similar challenges; None without numpy."""
+    if not is_installed("recommend"):
+        return None
+    from plaza.challenges.recommendation.training import NeighbourTraining
+
+    return NeighbourTraining(projections)

@@ -11,7 +11,7 @@ posts, posts they reacted to and posts of ended challenges are left out, even if
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
@@ -38,11 +38,11 @@ from plaza.challenges.recommendation.ranking import (
     OwnChallenge,
     ViewerProfile,
     round_robin,
-    similar_challenges,
 )
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION
 from plaza.core.auth import Actor
 from plaza.core.domain import BlockLists
+from plaza.core.extras import is_installed
 from plaza.core.pictures import AvatarAddresses, NoAvatars
 from plaza.core.valkey import Arg
 
@@ -86,6 +86,10 @@ _ROWS = (
 )
 
 
+# The challenges similar to the viewer's own, from these and their stored neighbours.
+FindSimilar = Callable[[Sequence[OwnChallenge], Sequence[str | None]], Mapping[int, OwnChallenge]]
+
+
 class Recommended(msgspec.Struct, frozen=True):
     post: ChallengePost
     reason: str
@@ -110,6 +114,7 @@ class Recommender:
         self._candidates = CandidateCache(projections.sql)
         self._blocks = blocks
         self._avatars = avatars or NoAvatars()
+        self._find_similar = _similarity()
 
     async def recommend(self, actor: Actor, limit: int) -> Recommendations:
         """Recommended posts with reasons.
@@ -170,7 +175,7 @@ class Recommender:
             pool=frozenset(valid_ids(ids)),
             popular={int(id): int(float(count)) for id, count in popular if is_id(id)},
             hidden=frozenset(name for names in hidden for name in names),
-            similar=similar_challenges(own, neighbours),
+            similar=self._find_similar(own, neighbours),
         )
 
     def _pool_commands(self, today: int) -> list[list[Arg]]:
@@ -234,6 +239,15 @@ class Recommender:
             commands.append(["HDEL", key, *expired])
         commands.append(["EXPIRE", key, age * 86_400])
         await self._valkey.batch(commands)
+
+
+def _similarity() -> FindSimilar:
+    """What finds similar challenges; without numpy there are none."""
+    if not is_installed("recommend"):
+        return lambda own, neighbours: {}
+    from plaza.challenges.recommendation.similarity import similar_challenges
+
+    return similar_challenges
 
 
 def _most_reactions(own: Sequence[OwnChallenge], counts: Sequence[float | None]) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Computes similar challenges and popular posts from all users' activity, and stores them for recommendations.
+"""Computes similar challenges from all users' activity, and stores them. Needs numpy: the extra `recommend`.
 
 It reads which users reacted in or joined which public ongoing challenges, one row per user, so five million reactions
 become a hundred thousand rows. The arithmetic runs in a thread and yields results step by step: the event loop keeps
@@ -13,23 +13,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from sqlalchemy import String, Table, cast, func, select
 
 from plaza.challenges.daily_job.rebuild import Progress
-from plaza.challenges.keys import CLG_NEIGHBOURS, CLG_POPULAR
+from plaza.challenges.keys import CLG_NEIGHBOURS
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.readable_rows import BATCH
 from plaza.challenges.recommendation.neighbours import Ints, Neighbours, fit
-from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION, pool_condition
+from plaza.challenges.recommendation.popular_posts import LIFETIME_SECONDS
+from plaza.challenges.tables import CHALLENGE, MEMBER, REACTION
 from plaza.core.sequences import chunks
-from plaza.core.valkey import Arg
-
-# Training runs daily. If no worker runs for a week, no model is better than an outdated one.
-LIFETIME_SECONDS: Final = 7 * 86_400
-MAX_POPULAR: Final = 200
 
 
 class NeighbourTraining:
@@ -42,7 +38,6 @@ class NeighbourTraining:
 
     async def run(self, today: int, progress: Progress = lambda step, done, total: None) -> int:
         """Train and store the model. Returns the number of challenges that have neighbours."""
-        await self._store_popular(today)
         ongoing = await self._ongoing(today)
         progress("challenges' neighbours", 0, len(ongoing))
         users, items = await self._read_log(ongoing)
@@ -59,26 +54,6 @@ class NeighbourTraining:
         for ids in chunks(np.setdiff1d(ongoing, trained).tolist(), BATCH):
             await self._valkey.batch([("UNLINK", CLG_NEIGHBOURS(id)) for id in ids])
         return len(trained)
-
-    async def _store_popular(self, today: int) -> None:
-        """Store the pool's posts with most reactions, in one transaction."""
-        reactions = func.count().label("reactions")
-        best = (
-            select(REACTION.c.post_id, reactions)
-            .join(POST, REACTION.c.post_id == POST.c.id)
-            .join(CHALLENGE, POST.c.challenge_id == CHALLENGE.c.id)
-            .where(pool_condition(today, self._max_post_age))
-            .group_by(REACTION.c.post_id)
-            .order_by(reactions.desc(), REACTION.c.post_id.desc())
-            .limit(MAX_POPULAR)
-        )
-        async with self._sql.read() as tx:
-            scores = [part for row in await tx.execute(best) for part in (row.reactions, row.post_id)]
-        key = CLG_POPULAR()
-        commands: list[tuple[Arg, ...]] = [("UNLINK", key)]
-        if scores:
-            commands += [("ZADD", key, *scores), ("EXPIRE", key, LIFETIME_SECONDS)]
-        await self._valkey.multi(commands)
 
     async def _ongoing(self, today: int) -> Ints:
         """The ids of public ongoing challenges, sorted."""

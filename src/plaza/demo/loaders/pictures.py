@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, Final
 
 from plaza.core.auth import Actor
+from plaza.core.extras import is_installed
 from plaza.core.paging import Page
 from plaza.core.pictures import AVATAR, PictureUse
 from plaza.demo import drawings
@@ -49,7 +50,9 @@ class PicturesLoader:
         self._users = {user.username: user for user in CommunityUsers().users}
 
     async def load(self, batch: int, size: int) -> int:
-        """Load all pictures, which takes a few seconds; return how many there are."""
+        """Load all pictures, which takes a few seconds; return how many there are. Without libvips there are none."""
+        if not is_installed("media"):
+            return 0
         async with _drawing_process() as process:
             artist = _Artist(self._uploads, process)
             work = await self._posts_to_draw(artist)

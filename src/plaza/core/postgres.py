@@ -1,0 +1,31 @@
+"""Connections to PostgreSQL by asyncpg, which the extra `postgres` installs. Import it only where that is used."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import asyncpg
+
+CONNECT_SECONDS: Final = 5.0
+# Longer than a statement may take: for a server that does not cancel it.
+SILENCE_SECONDS: Final = 5.0
+
+
+async def connect(url: str, statement_seconds: float | None) -> Any:
+    """Open a connection whose statements may take so long; None for no limit.
+
+    Raises `ValueError` if the URL is not valid, and `OSError` if there is no database or it refuses. asyncpg parses
+    the URL as libpq does (sslmode, several hosts, a password file); SQLAlchemy does not.
+    """
+    try:
+        return await asyncpg.connect(
+            url,
+            timeout=CONNECT_SECONDS,
+            command_timeout=statement_seconds and statement_seconds + SILENCE_SECONDS,
+            server_settings={
+                "application_name": "plaza",
+                "statement_timeout": str(round((statement_seconds or 0) * 1000)),
+            },
+        )
+    except asyncpg.PostgresError as error:
+        raise ConnectionError(str(error)) from error
