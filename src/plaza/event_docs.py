@@ -25,7 +25,9 @@ what you need through the API or the documented keys.
 | webhooks | services elsewhere | [signed HTTP requests](webhooks.md) with retries |
 | command line | operators | `plaza events tail --types 'post.*'` |
 
-`GET /asyncapi.json` has the same list for programs (AsyncAPI 3).
+`GET /asyncapi.json` has the same list for programs (AsyncAPI 3). A stream of SSE ends every five minutes, so that a
+revoked key or a lost role ends it too. Clients reconnect by themselves with `Last-Event-ID` and miss nothing: the
+stream sends an id also when there was no event.
 
 ## What you can rely on
 

@@ -12,6 +12,7 @@ import pytest
 from plaza.app import Plaza
 from plaza.core.auth import Actor
 from plaza.core.event_streams import stream_of
+from plaza.core.http import event_stream_sender
 from plaza.social.engagements import Engagements
 from plaza.social.inbound_sync import InboundSync
 from plaza.social.model import NewPost
@@ -82,3 +83,22 @@ async def test_wrong_parameters_are_refused(plaza: Plaza, client: httpx.AsyncCli
     await redis_client.xtrim(key, maxlen=0)
     answer = await client.get("/events", headers={"last-event-id": "shop-5-1"})
     assert (answer.status_code, answer.json()["code"]) == (410, "events_trimmed")
+
+
+async def test_a_stream_ends_to_check_access_again_and_its_client_misses_nothing(
+    plaza: Plaza, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_stream_sender, "MAX_RESUMABLE_SECONDS", 0.0)
+    monkeypatch.setattr(event_stream_sender, "KEEP_ALIVE_SECONDS", 0.04)
+    posts = plaza.get(Posts)
+    await posts.create(ANA, NewPost("Before"))
+    answer = await client.get("/events", params={"types": "order.placed,post.created"})  # until the server ends it
+    ids = [line[4:] for line in answer.text.splitlines() if line.startswith("id: ")]
+    assert "data" not in answer.text
+    assert len(ids) == 2, "at the beginning and at the end"
+    post = (await posts.create(ANA, NewPost("In between"))).id
+    monkeypatch.undo()
+    headers = {"last-event-id": ids[-1]}
+    async with client.stream("GET", "/events", params={"subject": post}, headers=headers) as answer:
+        (seen,) = await read(answer, 1)
+    assert (seen["type"], seen["subject"]) == ("post.created", post)

@@ -57,13 +57,19 @@ class TooManyListeners(Unavailable):
 class Listener:
     """One subscriber: the events that wait for it, and what it wants."""
 
-    def __init__(self, wants: TypeFilter, subject: str | None) -> None:
+    def __init__(self, wants: TypeFilter, subject: str | None, *, has_caught_up: bool) -> None:
         self.is_cut_off = False
+        self.has_caught_up = has_caught_up
         self.skip: Cursor = {}  # it has these already
         self._wants = wants
         self._subject = subject
         self._waiting: deque[StreamEntry] = deque()
         self._arrived = asyncio.Event()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it has got everything that the hub has read."""
+        return self.has_caught_up and not self._waiting and not self.is_cut_off
 
     def matches(self, entry: StreamEntry) -> bool:
         return self._subject in (None, entry.event.subject) and self._wants(entry.event.type)
@@ -91,8 +97,11 @@ class Listener:
 class EventSubscription(AsyncIterator[StreamEntry]):
     """The events of one listener. Close it, also if it was never read."""
 
-    def __init__(self, entries: AsyncIterator[StreamEntry], leave: Callable[[], None]) -> None:
+    def __init__(
+        self, entries: AsyncIterator[StreamEntry], position: Callable[[], str | None], leave: Callable[[], None]
+    ) -> None:
         self._entries = entries
+        self.position = position  # returns the id to continue after; None if that is the id of the last event
         self._leave = leave
 
     async def __anext__(self) -> StreamEntry:
@@ -143,7 +152,7 @@ class EventHub:
         if len(self._listeners) >= MAX_LISTENERS:
             raise TooManyListeners("Too many clients listen to events here. Try again later.")
         cursor = None if after is None else await self._cursor_after(after)
-        listener = Listener(wants, subject)
+        listener = Listener(wants, subject, has_caught_up=cursor is None)
         if cursor is not None:
             listener.skip = dict.fromkeys(cursor, (2**63, 0))  # everything, until it has caught up
         self._listeners.add(listener)
@@ -152,7 +161,12 @@ class EventHub:
         except BaseException:
             self._leave(listener)
             raise
-        return EventSubscription(self._listen(listener, cursor), partial(self._leave, listener))
+        events = self._listen(listener, cursor)
+        return EventSubscription(events, partial(self._position, listener), partial(self._leave, listener))
+
+    def _position(self, listener: Listener) -> str | None:
+        newest, name = max((self._cursor.get(stream.key, (0, 0)), stream.name) for stream in self._streams)
+        return f"{name}-{entry_id_text(newest)}" if listener.is_current and newest > (0, 0) else None
 
     def _leave(self, listener: Listener) -> None:
         self._listeners.discard(listener)
@@ -199,7 +213,7 @@ class EventHub:
                     await asyncio.sleep(HELD_SECONDS)
                 elif not entries:  # what the hub has given was trimmed since
                     cursor.update({key: max(cursor[key], self._cursor[key]) for key in group.keys})
-        listener.skip = cursor
+        listener.skip, listener.has_caught_up = cursor, True
 
     def _is_behind(self, group: StreamGroup, cursor: Cursor) -> bool:
         return any(cursor[key] < self._cursor[key] for key in group.keys)

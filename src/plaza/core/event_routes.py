@@ -60,6 +60,10 @@ class ServerSentEvents(AsyncIterator[ServerSentEvent[Any]]):
     def _encode(self, event: Any) -> bytes:
         return to_cloud_event(event, self._source).encode()
 
+    def position(self) -> str | None:
+        """Return the id to continue after if no event follows; None if that is the id of the last event."""
+        return self._subscription.position()
+
     async def aclose(self) -> None:
         await self._subscription.aclose()
 
@@ -84,6 +88,7 @@ async def stream_events(
 ) -> Response[ServerSentEvent[CloudEvent]]:
     """Stream events as they happen, as server-sent events. `Last-Event-ID` resumes.
 
-    Each is a CloudEvent. A client that does not keep up is disconnected, and can resume."""
+    Each is a CloudEvent. A client that does not keep up is disconnected, and can resume. So is every client after five
+    minutes, to check its access again."""
     after = request.headers.get("last-event-id") or None
     return Response(await feed.subscribe(types, subject, after))

@@ -2,6 +2,10 @@
 
 An event costs one write, and no task or timer of its own: one task for all streams keeps silent ones alive, and ends
 them all when the server drains. Thousands of open pages are sent to in this way.
+
+A stream whose items have a method `position` can be resumed without a loss: it returns the id of what was sent or
+skipped so far. The id is sent at the beginning and at the end, for clients that get no event in between. Such a stream
+ends after `MAX_RESUMABLE_SECONDS`: the client reconnects, and its access is checked again.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ from plaza.core.http.streaming import CancelOnDisconnect, Send
 
 # Proxies close a connection that is silent for a minute, many after 30 s.
 KEEP_ALIVE_SECONDS = 15.0
+# So long a resumable stream goes on with a key that was revoked, or for an admin who lost the role.
+MAX_RESUMABLE_SECONDS = 300.0
 # Streams that get a comment before other work of the event loop goes on.
 KEPT_ALIVE_AT_ONCE = 50
 
@@ -24,19 +30,31 @@ KEPT_ALIVE_AT_ONCE = 50
 class OpenEventStream:
     """One client. It is sent to by its own task, and in silence by the one that keeps streams alive."""
 
-    __slots__ = ("_is_sending", "_send", "_task", "has_ended", "sent_at")
+    __slots__ = ("_is_sending", "_items", "_send", "_task", "has_ended", "opened_at", "sent_at")
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, items: AsyncIterator[Any], send: Send) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._task = task
+        self._items = items
         self._send = send
         self._is_sending = False
         self.has_ended = False
-        self.sent_at = asyncio.get_running_loop().time()
+        self.opened_at = self.sent_at = asyncio.get_running_loop().time()
 
-    async def send_all(self, items: AsyncIterator[Any]) -> None:
-        async for item in items:
+    @property
+    def is_resumable(self) -> bool:
+        return hasattr(self._items, "position")
+
+    def position(self) -> bytes:
+        """Return an id without an event, which clients store for their next request; empty if there is none."""
+        id = self._items.position() if hasattr(self._items, "position") else None
+        return b"" if id is None else f"id: {id}\n\n".encode()
+
+    async def send_all(self) -> None:
+        if position := self.position():
+            await self._write(position)
+        async for item in self._items:
             await self._write(encode_server_sent_event(item))
 
     async def _write(self, chunk: bytes) -> None:
@@ -70,22 +88,22 @@ class EventStreamSender:
 
     async def send(self, items: AsyncIterator[Any], receive: Receive, send: Send) -> None:
         """Send events until the handler ends, the client disconnects or the server drains."""
-        stream = OpenEventStream(send)
+        stream = OpenEventStream(items, send)
         self._open.add(stream)
         if self._watcher is None:
             self._watcher = asyncio.create_task(self._watch())
         try:
             with CancelOnDisconnect(receive, delay=0):
-                await stream.send_all(items)
+                await stream.send_all()
         except asyncio.CancelledError:
             if not stream.take_back_cancellation():
                 raise
         finally:
             self._open.discard(stream)
-        await send({"type": "http.response.body", "body": b""})
+        await send({"type": "http.response.body", "body": stream.position()})
 
     async def _watch(self) -> None:
-        """Keep silent streams alive while there are any; end all when the server drains."""
+        """Keep silent streams alive while there are any; end old ones, and all when the server drains."""
         try:
             while self._open:
                 with suppress(TimeoutError):
@@ -95,9 +113,16 @@ class EventStreamSender:
                     for stream in self._open:
                         stream.end()
                     break
+                self._end_old_streams()
                 await self._keep_alive()
         finally:
             self._watcher = None
+
+    def _end_old_streams(self) -> None:
+        before = asyncio.get_running_loop().time() - MAX_RESUMABLE_SECONDS
+        for stream in self._open:
+            if stream.is_resumable and stream.opened_at <= before and not stream.has_ended:
+                stream.end()
 
     async def _keep_alive(self) -> None:
         before = asyncio.get_running_loop().time() - KEEP_ALIVE_SECONDS * 3 / 4
