@@ -27,6 +27,7 @@ from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
+from tests.databases import with_tables
 from tests.documented_errors import watching
 from tests.postgres import Postgres, running_postgres
 from tests.servers import Cluster, Server, running_cluster, running_server
@@ -160,6 +161,8 @@ async def sql_settings(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncI
 @pytest.fixture
 async def sql(sql_settings: Settings, busy_disk: None) -> AsyncIterator[Sql]:
     """A database with Plaza's tables, all empty."""
+    if not sql_settings.database_url:
+        with_tables(sql_settings.data_dir)
     database = await Sql.open(sql_settings)
     yield database
     await database.close()

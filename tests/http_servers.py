@@ -16,6 +16,7 @@ from plaza.app import Plaza, running
 from plaza.core.http.uvicorn_protocol import GuardedHttpProtocol
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
+from tests.databases import with_tables
 from tests.servers import Cluster, Server
 from tests.timeouts import TIME_LIMIT_SECONDS, within_time_limit
 
@@ -47,7 +48,7 @@ class QuietServer(uvicorn.Server):
 @contextlib.asynccontextmanager
 async def all_of_plaza(place: Server | Cluster, data_dir: Path) -> AsyncIterator[Plaza]:
     """The whole application on one server or a cluster, without rate limits."""
-    async with running(Settings(data_dir=data_dir, valkey_url=place.url, rate_limits=False)) as plaza:
+    async with running(Settings(data_dir=with_tables(data_dir), valkey_url=place.url, rate_limits=False)) as plaza:
         yield plaza
     use_layout(Layout.PLAIN)
 

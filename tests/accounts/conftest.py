@@ -15,6 +15,7 @@ import pytest
 from plaza.app import Plaza, running
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
+from tests.databases import with_tables
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server
 from tests.smtp import Mailbox, smtp_server
@@ -43,7 +44,7 @@ def mailbox() -> Iterator[Mailbox]:
 @pytest.fixture
 async def plaza(place: Server | Cluster, mailbox: Mailbox, tmp_path: Path) -> AsyncIterator[Plaza]:
     settings = Settings(
-        data_dir=tmp_path,
+        data_dir=with_tables(tmp_path),
         valkey_url=place.url,
         rate_limits=False,
         smtp_url=f"smtp://127.0.0.1:{mailbox.port}?from=plaza@example.org",

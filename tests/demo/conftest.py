@@ -12,6 +12,7 @@ from plaza.app import Plaza, catalogues, running
 from plaza.core.keyspace import Key, KeyMatch, Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.demo.lifecycle import Demo
+from tests.databases import with_tables
 from tests.postgres import Postgres
 from tests.servers import Cluster, Server
 from tests.social.consistency import Keyspace, read_all
@@ -35,7 +36,7 @@ CHANGING_KEYS = {
 @pytest.fixture
 async def settings(place: Server | Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Settings]:
     if isinstance(place, Server):
-        yield Settings(data_dir=tmp_path, valkey_url=place.url)
+        yield Settings(data_dir=with_tables(tmp_path), valkey_url=place.url)
     else:
         postgres: Postgres = request.getfixturevalue("postgres")
         async with postgres.database() as url:

@@ -18,6 +18,7 @@ from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.media.object_store import MediaStore
 from plaza.media.processor import ImageProcessor, ProcessedImage
+from tests.databases import with_tables
 from tests.http_servers import client_of
 from tests.media.images import picture
 from tests.s3_server import CREDENTIALS, S3Server, running_s3
@@ -58,7 +59,9 @@ def media_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def settings(place: Server | Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> Settings:
     url = str(request.getfixturevalue("bucket")) if isinstance(place, Cluster) else ""
-    return Settings(data_dir=tmp_path, valkey_url=place.url, api_key=API_KEY, rate_limits=False, media_url=url)
+    return Settings(
+        data_dir=with_tables(tmp_path), valkey_url=place.url, api_key=API_KEY, rate_limits=False, media_url=url
+    )
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.notifications.jobs import BATCH_SIZE
 from plaza.notifications.recorder import Recorder
+from tests.databases import with_tables
 from tests.event_reader import read_events
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server
@@ -25,7 +26,7 @@ API_KEY = "a key for the tests of notifications"
 
 @pytest.fixture
 async def plaza(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[Plaza]:
-    settings = Settings(data_dir=tmp_path, valkey_url=place.url, rate_limits=False, api_key=API_KEY)
+    settings = Settings(data_dir=with_tables(tmp_path), valkey_url=place.url, rate_limits=False, api_key=API_KEY)
     async with running(settings) as plaza:
         yield plaza
     use_layout(Layout.PLAIN)

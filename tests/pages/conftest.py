@@ -14,6 +14,7 @@ import pytest
 
 from plaza.app import Plaza, running
 from plaza.core.settings import Settings
+from tests.databases import with_tables
 from tests.http_servers import serving
 from tests.servers import Server
 from tests.timeouts import TIME_LIMIT_SECONDS
@@ -21,7 +22,7 @@ from tests.timeouts import TIME_LIMIT_SECONDS
 
 @pytest.fixture
 async def plaza(server: Server, tmp_path: Path) -> AsyncIterator[Plaza]:
-    settings = Settings(data_dir=tmp_path, valkey_url=server.url, rate_limits=False)
+    settings = Settings(data_dir=with_tables(tmp_path), valkey_url=server.url, rate_limits=False)
     async with running(settings) as plaza:
         yield plaza
 

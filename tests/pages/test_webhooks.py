@@ -15,6 +15,7 @@ from plaza.core.event_streams import stream_of
 from plaza.core.settings import Settings
 from plaza.social.users import Users
 from plaza.webhooks.endpoints import Webhooks
+from tests.databases import with_tables
 from tests.pages.conftest import PageClient
 from tests.servers import Server
 from tests.waiting import eventually
@@ -26,7 +27,7 @@ LIST = "/app/operator/webhooks"
 
 @pytest.fixture
 async def plaza(server: Server, tmp_path: Path) -> AsyncIterator[Plaza]:
-    settings = Settings(data_dir=tmp_path, valkey_url=server.url, rate_limits=False, webhooks_private=True)
+    settings = Settings(data_dir=with_tables(tmp_path), valkey_url=server.url, rate_limits=False, webhooks_private=True)
     async with running(settings) as plaza:
         yield plaza
 

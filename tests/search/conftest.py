@@ -14,6 +14,7 @@ from plaza.app import Plaza, running
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.search.rebuild import IndexRebuild
+from tests.databases import with_tables
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server
 
@@ -22,7 +23,7 @@ API_KEY = "a key for the tests of search"
 
 @pytest.fixture
 async def plaza(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[Plaza]:
-    settings = Settings(data_dir=tmp_path, valkey_url=place.url, rate_limits=False, api_key=API_KEY)
+    settings = Settings(data_dir=with_tables(tmp_path), valkey_url=place.url, rate_limits=False, api_key=API_KEY)
     async with running(settings) as plaza:
         yield plaza
     use_layout(Layout.PLAIN)

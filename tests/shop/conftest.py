@@ -45,6 +45,7 @@ from plaza.shop.order_history import OrderHistory
 from plaza.shop.personal_data import ShopPersonalData
 from plaza.shop.row_schedules import RowSchedules
 from plaza.shop.views import Views
+from tests.databases import with_tables
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server
 
@@ -169,20 +170,10 @@ async def functions(valkey: Valkey) -> AsyncIterator[Functions]:
     await functions.outbox.drain()
 
 
-@pytest.fixture(scope="session")
-def database_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a database with Plaza's tables, made once; tests work on copies."""
-    return tmp_path_factory.mktemp("shop")
-
-
 @pytest.fixture
-async def database(database_template: Path, tmp_path: Path, busy_disk: None) -> AsyncIterator[Sql]:
+async def database(tmp_path: Path, busy_disk: None) -> AsyncIterator[Sql]:
     """SQLite with Plaza's tables, all empty."""
-    made = database_template / "plaza.sqlite"
-    if not made.exists():
-        await (await Sql.open(Settings(data_dir=database_template))).close()
-    (tmp_path / "plaza.sqlite").write_bytes(made.read_bytes())
-    sql = await Sql.open(Settings(data_dir=tmp_path))
+    sql = await Sql.open(Settings(data_dir=with_tables(tmp_path)))
     yield sql
     await sql.close()
 
@@ -231,7 +222,7 @@ def create_item(shop: Shop) -> CreateItem:
 async def web(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     """An HTTP client without a cookie."""
     settings = Settings(
-        data_dir=tmp_path,
+        data_dir=with_tables(tmp_path),
         valkey_url=place.url,
         api_key=API_KEY,
         jwt_secret="x" * 32,

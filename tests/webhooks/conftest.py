@@ -15,6 +15,7 @@ import pytest
 from plaza.app import Plaza, running
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
+from tests.databases import with_tables
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server
 from tests.webhooks.receiver import Receiver, receiving
@@ -25,7 +26,7 @@ API_KEY = "k" * 32
 @pytest.fixture
 async def plaza(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[Plaza]:
     settings = Settings(
-        data_dir=tmp_path, valkey_url=place.url, rate_limits=False, api_key=API_KEY, webhooks_private=True
+        data_dir=with_tables(tmp_path), valkey_url=place.url, rate_limits=False, api_key=API_KEY, webhooks_private=True
     )
     async with running(settings) as plaza:
         yield plaza
