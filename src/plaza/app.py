@@ -130,7 +130,7 @@ async def running(settings: Settings, domains: Sequence[Domain] | None = None) -
 
     Without `domains`, those run that the settings name, or all that are installed.
     """
-    domains = selected_domains(installed_domains(DOMAINS), settings.domains) if domains is None else domains
+    domains = configured_domains(settings) if domains is None else domains
     async with _opened(settings, domains) as core, metrics_sampling():
         requests, draining = RequestLog(), asyncio.Event()
         parts = build_domains(core, domains)
@@ -275,6 +275,11 @@ def _demo(core: Core, services: Mapping[type, Any]) -> Demo:
     passwords, sessions = services[PasswordChanges], services[Sessions]
     offered = OfferedAccounts(core.valkey, core.auth, passwords, sessions, core.settings.data_dir)
     return Demo(core, loader, DemoSimulation(core, services), offered)
+
+
+def configured_domains(settings: Settings) -> list[Domain]:
+    """Return the domains that the settings name, or all that are installed."""
+    return selected_domains(installed_domains(DOMAINS), settings.domains)
 
 
 def catalogues(domains: Sequence[Domain] = DOMAINS) -> list[Catalogue]:

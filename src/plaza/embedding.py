@@ -9,7 +9,7 @@ app.mount("/community", asgi)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ import structlog
 
 from plaza import app
 from plaza.app import Plaza
+from plaza.core.domain import Domain
 from plaza.core.errors import OperatorError, Unavailable
 from plaza.core.http.body_reader import Receive
 from plaza.core.http.problem_details import PROBLEM, problem
@@ -34,13 +35,16 @@ _HOW_TO_START = (
 
 
 @asynccontextmanager
-async def running(settings: Settings | None = None, *, with_worker: bool = False) -> AsyncIterator[Plaza]:
+async def running(
+    settings: Settings | None = None, *, domains: Sequence[Domain] | None = None, with_worker: bool = False
+) -> AsyncIterator[Plaza]:
     """Open Plaza in this process: `p.get(Posts)` returns a service. Without settings, they come from `PLAZA_*`.
 
     Without `PLAZA_VALKEY_URL` it uses the Valkey of the server that runs in the data directory, or else starts one for
-    the duration of the block. `with_worker` also runs timers and event consumers, as a server does.
+    the duration of the block. `domains` are those to run, by default those that the settings say. `with_worker` also
+    runs timers and event consumers, as a server does.
     """
-    async with find_valkey(settings or Settings.from_env()) as found, app.running(found) as plaza:
+    async with find_valkey(settings or Settings.from_env()) as found, app.running(found, domains) as plaza:
         worker = asyncio.create_task(plaza.worker.run()) if with_worker else None
         if worker is not None:
             worker.add_done_callback(_report_end)

@@ -135,7 +135,7 @@ def test_a_package_offers_a_domain_by_an_entry_point(tmp_path: Path, monkeypatch
         installed_domains(DOMAINS)
 
 
-class NotesPersonalData:
+class SamplePersonalData:
     """Personal data that forget nothing, or lack a method."""
 
     async def export(self, username: str) -> dict[str, Any]:
@@ -150,10 +150,10 @@ def test_a_key_of_a_user_without_personal_data_is_refused() -> None:
     notes = Key("notes:<author>", "set", "A user's notes.", owner="author")
     catalogue = Catalogue("notes", {"notes": notes}, {"author": USERNAME})
     domain = Domain(Library("notes", catalogue, ""), [], lambda core: Parts([]))
-    for parts in (Parts([]), Parts([], personal_data=NotesPersonalData()), Parts([], personal_keys=[notes])):
+    for parts in (Parts([]), Parts([], personal_data=SamplePersonalData()), Parts([], personal_keys=[notes])):
         with pytest.raises(OperatorError, match=r"notes:<author>.*personal_keys="):
             require_personal_data(domain, parts)
-    require_personal_data(domain, Parts([], personal_data=NotesPersonalData(), personal_keys=[notes]))
+    require_personal_data(domain, Parts([], personal_data=SamplePersonalData(), personal_keys=[notes]))
     incomplete: Any = type("Incomplete", (), {"export": print, "delete": print})()
     with pytest.raises(OperatorError, match="lack the method rename"):
         require_personal_data(domain, Parts([], personal_data=incomplete, personal_keys=[notes]))

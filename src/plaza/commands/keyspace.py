@@ -50,7 +50,7 @@ def _keys(given: argparse.Namespace) -> int:
 
     from rich.console import Console
 
-    from plaza.app import catalogues
+    from plaza.app import catalogues, configured_domains
     from plaza.keyspace import catalogue_docs
 
     if given.memory:
@@ -58,23 +58,33 @@ def _keys(given: argparse.Namespace) -> int:
     if given.acl:
         return _acl()
     if given.markdown:
-        print(catalogue_docs.markdown(catalogues()), end="")
+        print(catalogue_docs.markdown(catalogues(configured_domains(Settings.from_env()))), end="")
     elif given.json:
-        print(json.dumps(catalogue_docs.records(catalogues()), indent=2, ensure_ascii=False))
+        print(
+            json.dumps(
+                catalogue_docs.records(catalogues(configured_domains(Settings.from_env()))),
+                indent=2,
+                ensure_ascii=False,
+            )
+        )
     else:
-        catalogue_docs.show(catalogues(), Console())
+        catalogue_docs.show(catalogues(configured_domains(Settings.from_env())), Console())
     return 0
 
 
 def _acl() -> int:
-    from plaza.app import catalogues
+    from plaza.app import catalogues, configured_domains
     from plaza.core.keyspace import Layout
     from plaza.core.valkey.address import parse_url
     from plaza.keyspace.acl import acl_lines
 
     url = Settings.from_env().valkey_url
     clustered = bool(url) and parse_url(url)[1]
-    print("\n".join(acl_lines(catalogues(), Layout.BRACES if clustered else Layout.PLAIN)))
+    print(
+        "\n".join(
+            acl_lines(catalogues(configured_domains(Settings.from_env())), Layout.BRACES if clustered else Layout.PLAIN)
+        )
+    )
     return 0
 
 
@@ -84,7 +94,7 @@ def _memory(given: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import Progress
 
-    from plaza.app import catalogues
+    from plaza.app import catalogues, configured_domains
     from plaza.keyspace import memory_chart
     from plaza.keyspace.memory import MemoryScan
 
@@ -94,7 +104,7 @@ def _memory(given: argparse.Namespace) -> int:
         task = bar.add_task("keys", total=None)
 
         def measure(valkey: Valkey) -> Awaitable[Memory]:
-            scan = MemoryScan(valkey, catalogues(), sample=given.sample)
+            scan = MemoryScan(valkey, catalogues(configured_domains(Settings.from_env())), sample=given.sample)
             return scan.run(lambda done, total: bar.update(task, completed=done, total=total))
 
         found = with_valkey(measure)

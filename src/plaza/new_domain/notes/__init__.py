@@ -1,0 +1,1 @@
+"""The domain of notes: each user has a list of entries."""
