@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable
 
 import httpx
@@ -157,3 +158,21 @@ async def test_a_response_in_progress_is_not_interrupted_by_an_incomplete_reques
     assert answer.startswith(b"HTTP/1.1 200")
     assert b"HTTP/1.1 408" in answer
     writer.close()
+
+
+async def test_a_client_that_reads_nothing_is_disconnected(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uvicorn_protocol, "READ_TIMEOUT_SECONDS", 0.1)
+    text = b"a" * 4_000
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        client.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(client, ("127.0.0.1", port))
+
+        async def ask_without_reading() -> None:
+            while True:
+                await loop.sock_sendall(client, b"GET /echo/%s HTTP/1.1\r\nhost: x\r\n\r\n" % text)
+
+        async with within_time_limit():
+            with pytest.raises(ConnectionError):
+                await ask_without_reading()

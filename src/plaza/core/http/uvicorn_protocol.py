@@ -1,8 +1,8 @@
 """uvicorn's HTTP protocol with the limits that it leaves to a proxy, because Plaza may run without one.
 
-uvicorn waits without limit for the headers of a request and stores any amount of them, so a client could hold
-connections and memory. It adds the trailers of a body to the headers of the request, where no proxy has checked them
-(RFC 9110, 6.5.1). It answers invalid HTTP with plain text.
+uvicorn waits without limit for the headers of a request and stores any amount of them. It waits without limit for a
+client that does not read its response. So a client could hold connections and memory. It adds the trailers of a body to
+the headers of the request, where no proxy has checked them (RFC 9110, 6.5.1). It answers invalid HTTP with plain text.
 
 A request whose headers arrive in one piece, as nearly all do, costs two comparisons here.
 """
@@ -23,10 +23,35 @@ from plaza.core.http.responses import as_bytes
 
 # From the connection, or from the first byte of a further request, to the end of its headers.
 HEADER_TIMEOUT_SECONDS = 20.0
+# A client that reads nothing of a waiting response for so long is disconnected.
+READ_TIMEOUT_SECONDS = 30.0
 # For headers that arrive in several pieces. One piece is at most what the event loop reads at once (256 KiB).
 MAX_HEADER_BYTES = 65_536
 # For responses to invalid requests, which have no start time and use no Valkey.
 _NO_TIMING = ("server-timing", 'valkey;desc="0 round trips";dur=0.000, total;dur=0.000')
+
+
+class ReadDeadline:
+    """Disconnects a client that reads nothing of the response that waits for it."""
+
+    def __init__(self) -> None:
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, transport: asyncio.Transport) -> None:
+        """Check after the time limit whether the client has read something."""
+        unread = transport.get_write_buffer_size()
+        self._timer = asyncio.get_running_loop().call_later(READ_TIMEOUT_SECONDS, self._check, transport, unread)
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _check(self, transport: asyncio.Transport, unread_before: int) -> None:
+        if transport.get_write_buffer_size() < unread_before:
+            self.start(transport)
+        else:
+            transport.abort()  # `close` would wait until the rest is sent
 
 
 class GuardedHttpProtocol(HttpToolsProtocol):
@@ -40,12 +65,13 @@ class GuardedHttpProtocol(HttpToolsProtocol):
         self._started_in_piece = False  # the headers started in the piece that is being parsed
         self._header_bytes = 0  # in the pieces after the first
         self._deadline: asyncio.TimerHandle | None = None
+        self._read_deadline = ReadDeadline()
         self._is_counted = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if self.limits is not None:
-            self._is_counted = self.limits.accept(self._peer_address())
+            self._is_counted = self.limits.accept(_peer_address(self))
             if not self._is_counted:
                 self._refuse(Unavailable("Too many connections. Close some, or try again."))
                 return
@@ -53,18 +79,25 @@ class GuardedHttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_deadline()
+        self._read_deadline.cancel()
         if self.limits is not None and self._is_counted:
-            self.limits.release(self._peer_address())
+            self.limits.release(_peer_address(self))
         super().connection_lost(exc)
-
-    def _peer_address(self) -> str | None:
-        return self.client[0] if self.client else None
 
     def data_received(self, data: bytes) -> None:
         self._started_in_piece = False
         super().data_received(data)
         if self._in_headers or (self.cycle is not None and self.cycle.response_complete):
             self._wait_for_headers(len(data))
+
+    def pause_writing(self) -> None:
+        """The response does not fit into the buffers: the client must read some of it, again and again."""
+        super().pause_writing()
+        self._read_deadline.start(self.transport)
+
+    def resume_writing(self) -> None:
+        self._read_deadline.cancel()
+        super().resume_writing()
 
     def on_message_begin(self) -> None:
         self._in_headers = self._started_in_piece = True
@@ -126,6 +159,10 @@ class GuardedHttpProtocol(HttpToolsProtocol):
             lines = [b"%s: %s\r\n" % header for header in headers]
             self.transport.write(b"".join([STATUS_LINE[error.status], *lines, b"\r\n", body]))
         self.transport.close()
+
+
+def _peer_address(protocol: GuardedHttpProtocol) -> str | None:
+    return protocol.client[0] if protocol.client else None
 
 
 def limited_protocol(limits: ConnectionLimits) -> type[GuardedHttpProtocol]:
