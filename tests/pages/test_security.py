@@ -10,8 +10,8 @@ import pyotp
 import pytest
 
 from plaza.accounts.second_factor import SecondFactors
-from plaza.app import Plaza, running
-from plaza.core.auth import Actor
+from plaza.app import Plaza, route_groups, running
+from plaza.core.auth import API, Actor
 from plaza.core.rate_limits import POLICIES, Policy, Quota
 from plaza.core.settings import Settings
 from plaza.demo.lifecycle import Demo
@@ -20,6 +20,7 @@ from plaza.shop.model import NewItem
 from plaza.social.accounts import Accounts
 from plaza.social.model import PasswordChange
 from plaza.social.password_changes import PasswordChanges
+from plaza.social.users import Users
 from plaza.web.demo_accounts import DemoAccount
 from plaza.web.security import local_path
 from tests.http_servers import serving
@@ -312,3 +313,22 @@ async def test_sign_in_fails_if_the_password_changes_meanwhile(
     form = {"page": "/app/sign-in", "username": "ana", "password": "correct horse"}
     assert (await ana.submit("/app/sign-in", **form)).status_code == 422
     assert "Sign out" not in (await ana.get("/app")).text
+
+
+@pytest.mark.usefixtures("ana")
+async def test_no_form_of_any_page_accepts_another_sites_request(plaza: Plaza, url: str) -> None:
+    await plaza.get(Users).set_role(API, "ana", "admin")
+    async with PageClient(url) as admin:
+        await admin.submit("/app/sign-in", page="/app/sign-in", username="ana", password="correct horse")
+        form = await admin.hidden_fields("/app")
+        paths = [
+            re.sub(r"\{\w+\}", "1", route.template)
+            for routes in route_groups()
+            for route in routes.routes
+            if route.method == "POST" and route.template.startswith("/app/")
+        ]
+        assert len(paths) > 40
+        for path in paths:
+            for headers, fields in (({"origin": "https://evil.example"}, form), ({}, {**form, "csrf": "x"})):
+                response = await admin.post(path, data=fields, headers=headers)
+                assert response.status_code == 403, (path, headers, response.status_code, response.text[:300])
