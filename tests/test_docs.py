@@ -130,6 +130,18 @@ def test_the_deployment_files_agree_with_the_code() -> None:
     assert unit in (DOCS / "operations.md").read_text(), "docs/operations.md shows another unit than the file"
 
 
+def test_every_test_that_the_security_pages_name_exists() -> None:
+    tested = {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if "node_modules" not in path.parts
+        for name in re.findall(r"^(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE)
+    }
+    named = set(re.findall(r"`(test_\w+)`", (DOCS / "asvs.md").read_text()))
+    assert len(named) > 100
+    assert not named - tested
+
+
 def test_every_file_that_is_named_exists() -> None:
     """A module that is renamed leaves no page, docstring or comment behind that names the old one."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()

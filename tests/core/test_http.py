@@ -191,6 +191,8 @@ async def test_every_response_has_the_security_headers(client: httpx.AsyncClient
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["referrer-policy"] == "no-referrer"
         assert answer.headers["cache-control"] == "no-store"
+        kind, _, charset = answer.headers["content-type"].partition("; charset=")
+        assert kind in ("application/json", "application/problem+json") or charset == "utf-8"  # JSON is always UTF-8
         if path != "/page":
             assert answer.headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
 
@@ -208,6 +210,7 @@ async def test_options_lists_the_methods_of_a_path(client: httpx.AsyncClient) ->
     assert (answer.status_code, answer.headers["allow"]) == (204, "GET, HEAD, OPTIONS, POST")
     assert "access-control-allow-origin" not in answer.headers
     is_problem(await client.options("/nowhere"), 404, "not_found")
+    is_problem(await client.request("TRACE", "/things"), 405, "method_not_allowed")
 
 
 ORIGIN = "https://plaza.example"
