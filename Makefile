@@ -9,9 +9,9 @@ install: .venv/.run-ready
 run: install
 	@exec $(BIN)/plaza serve
 
-# Two processes, one test file each at a time: most tests wait for servers, and each process starts its own.
+# Three processes for two cores, one test file each at a time: many tests wait for servers, browsers and disks.
 test: .venv/.test-ready .venv/.browser-ready tests/upstash/node_modules/.ready tests/oidc/node_modules/.ready tests/sdk/node_modules/.ready tests/events/node_modules/.ready check
-	$(BIN)/python -m pytest -p xdist -n 2 --dist loadfile
+	$(BIN)/python -m pytest -p xdist -n 3 --dist loadfile
 
 # The checks that need no server: style, types, imports between packages, terms, class names.
 check: .venv/.test-ready
