@@ -10,6 +10,7 @@ import pytest
 
 from plaza.challenges import invariants
 from plaza.keyspace.audit import recheck, throttle
+from tests.other_services.every_route import RunningPlaza, plaza_with_community
 from tests.other_services.running import PlazaBesideOthers, plaza_beside_others
 from tests.servers import Cluster, Server
 
@@ -39,3 +40,10 @@ def audits_without_pauses(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]
 async def beside(place: Server | Cluster, tmp_path: Path, redis_client: Any) -> AsyncIterator[PlazaBesideOthers]:
     async with plaza_beside_others(place, tmp_path, redis_client) as beside:
         yield beside
+
+
+@pytest.fixture
+async def running(server: Server, tmp_path: Path) -> AsyncIterator[RunningPlaza]:
+    """Plaza with a sample community, on one server."""
+    async with plaza_with_community(server, tmp_path) as running:
+        yield running

@@ -59,19 +59,21 @@ class PlazaBesideOthers:
         """Return every key that a document describes, with its content."""
         clustered = self.plaza.core.valkey.clustered
         names = await (self.client.keys("*", target_nodes="primaries") if clustered else self.client.keys("*"))
-        return {name: await self._content(name) for name in sorted(names) if is_documented(name)}
+        return {name: await content_of(self.client, name) for name in sorted(names) if is_documented(name)}
 
-    async def _content(self, name: str) -> Any:
-        kind = await self.client.type(name)
-        if kind == "hash":
-            return await self.client.hgetall(name)
-        if kind == "set":
-            return await self.client.smembers(name)
-        if kind == "list":
-            return await self.client.lrange(name, 0, -1)
-        if kind == "zset":
-            return dict(await self.client.zrange(name, 0, -1, withscores=True))
-        return await self.client.get(name)
+
+async def content_of(client: Any, name: str) -> Any:
+    """Return everything that a key contains."""
+    kind = await client.type(name)
+    if kind == "hash":
+        return await client.hgetall(name)
+    if kind == "set":
+        return await client.smembers(name)
+    if kind == "list":
+        return await client.lrange(name, 0, -1)
+    if kind == "zset":
+        return dict(await client.zrange(name, 0, -1, withscores=True))
+    return await client.get(name)
 
 
 def assert_kept(after: dict[str, Any], before: dict[str, Any]) -> None:

@@ -145,3 +145,29 @@ async def test_a_social_network_of_another_service_is_shown_and_kept(
     second = await beside.repair()
     assert (second.repaired, second.findings) == (0, 1), second.groups
     assert_unchanged(await beside.documented_keys(), before)
+
+
+async def test_a_user_without_a_time_and_a_post_without_an_author_are_shown_synced_and_kept(
+    beside: PlazaBesideOthers,
+) -> None:
+    service = SocialService(beside)
+    await service.register("ana")
+    await service.register("lea")
+    lost = await service.create_post("lea", "Whose? #tea", ["tea"])
+    kept = await service.create_post("ana", "Mine #tea", ["tea"])
+    await beside.client.hdel(f"user:{beside.owned('lea')}", "created_at", "display_name", "role")
+    await beside.client.hdel(f"post:{beside.owned(lost)}", "user_id", "username")
+    before = await beside.documented_keys()
+    batch = [{"username": "lea", "bio": "Hello"}, {"username": "max"}]
+    synced = await beside.http.post("/sync/users", json=batch, headers=beside.api_key)
+    assert [result["status"] for result in synced.json()["results"]] == ["updated", "created"]
+    report = await beside.repair()
+    assert {("post:<post>", "field"), ("user:<username>", "field")} <= {
+        (group.family, group.rule) for group in report.left
+    }, report.left
+    assert (await beside.get("/users/lea", "ana"))["bio"] == "Hello"
+    assert kept in ids(await beside.get("/feed/explore", "ana"))
+    assert names(await beside.get("/search/users/newest?limit=100", "ana")) == {"ana", "lea", "max"}
+    after = await beside.documented_keys()
+    assert after[f"post:{beside.owned(lost)}"] == before[f"post:{beside.owned(lost)}"]
+    assert after["explore:feed"] == before["explore:feed"]

@@ -13,6 +13,7 @@ from plaza.articles import keys as k
 from plaza.articles.model import BEST_Z, HOT_EPOCH_SECONDS, HOT_SECONDS, parse_seconds, score
 from plaza.core.comment_tree_invariants import TreeFamilies
 from plaza.core.invariants import Command, Entry, Invariant, Invariants
+from plaza.core.number_parsing import parse_float, parse_int
 
 REPAIRS = {
     "article": k.ARTICLE,
@@ -69,7 +70,7 @@ def _ranking_commands(entry: Entry) -> Sequence[Command]:
 
 def _check_ranking(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     ups, downs, *scores, last = replies
-    time, votes = float(entry.value["time"]), int(entry.value["votes"])
+    time, votes = parse_float(entry.value["time"]), parse_int(entry.value["votes"])
     expected = {
         "score": score(time, votes),
         "time": time,
@@ -80,7 +81,7 @@ def _check_ranking(entry: Entry, replies: Sequence[Any], now: int) -> str | None
     for order, found in zip(k.RANKINGS, scores, strict=True):
         if found is None or not math.isclose(found, expected[order], rel_tol=1e-9, abs_tol=1e-9):
             return f"its score in `{k.RANKINGS[order]()}` is {found}, but the formula gives {expected[order]}"
-    if int(last or 0) < int(entry.parts[0]):
+    if parse_int(last) < parse_int(entry.parts[0]):
         return f"its id is higher than `{k.ARTICLES_LAST()}`, which is {last}"
     return None
 
@@ -91,7 +92,7 @@ def _author_index_commands(entry: Entry) -> Sequence[Command]:
 
 
 def _check_author_index(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    if replies[0] == float(entry.value["time"]):
+    if replies[0] == parse_float(entry.value["time"], None):
         return None
     return "is missing in its author's index, or has another time there"
 

@@ -125,7 +125,7 @@ local function register(name, callback, flags)
 end
 
 local function query(name, callback)
-  register(name, callback, {'no-writes'})
+  register(name, function(keys, args) return run_query(callback, keys, args) end, {'no-writes'})
 end
 
 local own_outbox -- of the running command's owner, on a cluster

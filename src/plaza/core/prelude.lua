@@ -20,6 +20,49 @@
 -- the entry; if the caller dies, a worker does. Updates of two operations can arrive in any order; settle() below makes
 -- sure that no old value remains.
 
+-- Another service may have written a key with the wrong type. A query reads it as if it were absent: after such an error it
+-- runs again, with read_or_absent() instead of redis.call. This table makes the two exchangeable. Valkey's functions can be
+-- read only when a function runs, so the first use of each replaces what is here.
+local function valkey_functions() return redis end
+local redis = {register_function = redis.register_function}
+
+local function use_at_run_time(name)
+  redis[name] = function(...)
+    redis[name] = valkey_functions()[name]
+    return redis[name](...)
+  end
+end
+
+use_at_run_time('call')
+use_at_run_time('pcall')
+use_at_run_time('error_reply')
+use_at_run_time('sha1hex')
+
+local function is_wrong_type(message) return string.sub(message, 1, 9) == 'WRONGTYPE' end
+
+local function read_or_absent(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err and is_wrong_type(reply.err) then
+    local name, k = ...
+    local absent = string.find(k, '{', 1, true) and k .. ':absent' or '{' .. k .. '}:absent' -- in the same slot
+    reply = redis.pcall(name, absent, select(3, ...))
+  end
+  if type(reply) == 'table' and reply.err then error(reply) end
+  return reply
+end
+
+local function run_query(callback, keys, args)
+  local ok, reply = pcall(callback, keys, args)
+  if not ok and is_wrong_type(reply) then
+    local call = redis.call
+    redis.call = read_or_absent
+    ok, reply = pcall(callback, keys, args)
+    redis.call = call
+  end
+  if not ok then error({err = reply}) end -- pcall() has made a text of the error
+  return reply
+end
+
 local commands_by_name, projections, subject_sizes = {}, {}, {}
 local requested = {} -- the updates that the running command has requested, in order: {projection, argument, …}
 

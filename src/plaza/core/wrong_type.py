@@ -1,11 +1,12 @@
 """Explains `WRONGTYPE` errors: another service wrote a key with the wrong type.
 
-Everything that needs the key fails until `plaza audit --repair` repairs it. Valkey does not name the key in its error.
-So the types of all words of the command that match the catalogue are read, and of every key without parts in its name,
-because on one server a function uses more keys than it is given. That costs one round trip, only after such an error.
+A request that only reads takes the key as absent (`valkey/absent_replies.py`, and `run_query` of the prelude). A write
+that needs it fails until `plaza audit --repair` repairs it. Valkey does not name the key in its error. So the types of
+all words of the command that match the catalogue are read, and of every key without parts in its name, because on one
+server a function uses more keys than it is given. That costs one round trip, only after such an error.
 
-The client gets a 500 with the family, which is documented, and the advice for the operator; a retry does not help. The
-key's name goes to the log only, because it can contain a session token, and not even there if the key is secret.
+The client gets a 409 that names the key and has the advice for the operator; a retry does not help. If the name has a
+session token or the key is secret, the response and the log name only the family, which is documented.
 
 Missing permissions of the Valkey user are reported in the same way, since only an operator can fix them.
 """
@@ -39,7 +40,7 @@ ExplainError = Callable[[Exception], Awaitable[Exception]]
 
 
 class WrongKeyType(PlazaError):
-    status, title, code = 500, "Stored data is damaged", "damaged_key"
+    status, title, code = 409, "Stored data is damaged", "damaged_key"
 
 
 class ValkeyAccessDenied(Unavailable):
@@ -77,8 +78,9 @@ class WrongTypeReporter:
             metrics.DAMAGED_KEYS.labels("unknown").inc()
             _log_once("", "key_wrong_type", family="unknown", message=error.message)
             return WrongKeyType(f"A key that this needs has the wrong type. {_ADVICE}")
-        family = next(iter(found.values())).pattern
-        return WrongKeyType(f"A key of the family {family} has the wrong type. {_ADVICE}", family=family)
+        name, key = next(iter(found.items()))
+        shown = _shown_name(name, key)
+        return WrongKeyType(f"The key {shown} has the wrong type. {_ADVICE}", family=key.pattern, key=shown)
 
 
 def is_wrong_type(error: BaseException) -> TypeGuard[ReplyError]:
@@ -94,9 +96,13 @@ async def find_wrong_types(valkey: Valkey, names: Mapping[str, Key]) -> dict[str
         if type not in ("none", key.type):
             found[name] = key
             metrics.DAMAGED_KEYS.labels(key.pattern).inc()
-            shown = key.pattern if key.read is KeyAccess.NONE or "token" in key.parts else name
+            shown = _shown_name(name, key)
             _log_once(name, "key_wrong_type", key=shown, family=key.pattern, should_be=key.type, found=type)
     return found
+
+
+def _shown_name(name: str, key: Key) -> str:
+    return key.pattern if key.read is KeyAccess.NONE or "token" in key.parts else name
 
 
 _LOGGED: Final[dict[str, float]] = {}  # when each name was logged last

@@ -145,12 +145,12 @@ def _check_ranked(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         return None
     if not post.shown or (post.has_tags_field and entry.parts[0] not in post.tags):
         return f"has {entry.member}, which is banned or does not have the hashtag"
-    if due is not None and float(due) <= now:
+    if due is not None and due <= now:
         return None  # due: a worker will rescore it
     if not post.is_ranked(now) and entry.value:
         return f"has {entry.member}, which is older than 14 days"
     expected = score(post.points, post.created or 0, now)
-    if abs(float(entry.value) - expected) > SCORE_TOLERANCE * expected + 1e-9:
+    if abs(entry.value - expected) > SCORE_TOLERANCE * expected + 1e-9:
         return f"has {entry.member} at {entry.value:.4g}, expected {expected:.4g}"
     return None
 

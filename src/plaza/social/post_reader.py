@@ -21,8 +21,7 @@ from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Position, list_checksum
 from plaza.core.sequences import chunks, pairs
 from plaza.core.tracking_cache import TrackingCache
-from plaza.core.valkey import Arg, ReplyError
-from plaza.core.wrong_type import find_wrong_types, is_wrong_type
+from plaza.core.valkey import Arg
 from plaza.social.keys import (
     POST,
     POST_LIKES,
@@ -81,20 +80,8 @@ class PostReader:
         """
         found: list[FeedItem | None] = []
         for chunk in chunks(ids, MAX_POSTS_PER_READ):
-            found += await self._read_valid(view, chunk, listed)
+            found += await self._read_posts(view, chunk, listed)
         return found
-
-    async def _read_valid(self, view: ReadView, ids: Sequence[str], listed: bool) -> list[FeedItem | None]:
-        """Read posts; one whose key has a wrong type counts as missing, and does not fail the whole list."""
-        try:
-            return await self._read_posts(view, ids, listed)
-        except ReplyError as error:
-            broken = await find_wrong_types(self.valkey, {POST(id): POST for id in ids}) if is_wrong_type(error) else {}
-            if not broken or len(ids) == 1:
-                raise
-        valid = [id for id in ids if POST(id) not in broken]
-        found = dict(zip(valid, await self._read_posts(view, valid, listed), strict=True)) if valid else {}
-        return [found.get(id) for id in ids]
 
     async def _read_posts(self, view: ReadView, ids: Sequence[str], listed: bool) -> list[FeedItem | None]:
         if self.valkey.clustered:

@@ -15,7 +15,8 @@ local MAX_LATE_MS = 5000
 -- Reply {json or false, '1' if stale, why}. `why` is '', 'late' (the worker must copy it), 'expired' or 'missing' (a reader
 -- should load it) or 'none' (the database has no such row).
 local function read_row(inv, row, at)
-  local json = redis.call('GET', inv)
+  local json = redis.pcall('GET', inv)
+  if type(json) == 'table' then json = false end -- another service wrote another type: it is loaded and replaced
   local fresh_until, old, none_until, delay = unpack(redis.call('HMGET', row, 'until', 'old', 'none', 'delay'))
   if json then
     if not fresh_until or tonumber(fresh_until) >= at then return {json, '0', ''} end

@@ -167,7 +167,10 @@ class App:
             bound = node.methods.get("GET" if method == "HEAD" else method)
             if bound is None:
                 raise _not_allowed(node)
-            return await self._respond(request, bound, receive)
+            response = await self._respond(request, bound, receive)
+            if request.usage.damaged is not None:
+                await self.explain_error(request.usage.damaged)  # which logs and counts it
+            return response
         except ClientDisconnected:
             raise
         except Exception as error:

@@ -50,7 +50,7 @@ class Request:
             self.headers = _joined(scope["headers"])
         given = self.headers.get("x-request-id")
         self.request_id = given if given and _REQUEST_ID.fullmatch(given) else f"{getrandbits(96):024x}"
-        self.usage = RequestUsage()
+        self.usage = RequestUsage(only_reads=scope["method"] in ("GET", "HEAD"))
         self.actor: Actor | None = None
         self.body = b""
         self.form: FormData | None = None  # of a request that is sent as multipart/form-data

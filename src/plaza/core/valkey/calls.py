@@ -120,10 +120,15 @@ class ConnectionOptions:
 
 @dataclass(slots=True)
 class RequestUsage:
-    """The round trips of one request, and the sum of the seconds it waited for them."""
+    """The round trips of one request, and the sum of the seconds it waited for them.
+
+    A request that `only_reads` takes a key of the wrong type as absent; `damaged` is the error of the first one.
+    """
 
     trips: int = 0
     seconds: float = 0.0
+    only_reads: bool = False
+    damaged: ReplyError | None = None
 
 
 REQUEST_USAGE: ContextVar[RequestUsage | None] = ContextVar("usage", default=None)

@@ -6,7 +6,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from plaza.core.valkey.calls import all_or_first_error, with_command
+from plaza.core.valkey.absent_replies import reads_as_absent, with_absent_replies
+from plaza.core.valkey.calls import REQUEST_USAGE, ReplyError, all_or_first_error, with_command
 from plaza.core.valkey.connection import Connection
 from plaza.core.valkey.redirect_errors import is_redirect, resend, single_reply
 
@@ -33,6 +34,7 @@ class ClusterBatch:
         self._replies: list[Any] = [None] * len(packed)
         self._moved: list[tuple[int, Connection]] = []
         self._failure: BaseException | None = None
+        self._usage = REQUEST_USAGE.get()
 
     def add(self, indexes: list[int], connection: Connection, part: asyncio.Future[list[Any]]) -> None:
         part.add_done_callback(partial(self._arrived, indexes, connection))
@@ -80,6 +82,16 @@ class ClusterBatch:
         if self.result.done():
             return
         try:
-            self.result.set_result(self._replies if self._return_errors else all_or_first_error(self._replies))
+            self.result.set_result(self._replies if self._return_errors else self._all_replies())
         except Exception as error:
             self.result.set_exception(with_command(b"".join(self._packed), error))
+
+    def _all_replies(self) -> list[Any]:
+        """Return all replies, or raise the first error."""
+        try:
+            return all_or_first_error(self._replies)
+        except ReplyError as error:
+            packed = b"".join(self._packed)
+            if not reads_as_absent(with_command(packed, error), self._usage):
+                raise
+            return all_or_first_error(with_absent_replies(packed, self._replies, resp=3))

@@ -26,6 +26,7 @@ from typing import Any, cast
 
 import hiredis
 
+from plaza.core.valkey.absent_replies import reads_as_absent, with_absent_replies
 from plaza.core.valkey.address import Address
 from plaza.core.valkey.calls import (
     CONNECTION_STATS,
@@ -37,6 +38,7 @@ from plaza.core.valkey.calls import (
     NotReady,
     Overloaded,
     PendingCall,
+    ReplyError,
     ReplyGroup,
     all_or_first_error,
     error_reply,
@@ -141,7 +143,7 @@ class _Socket(asyncio.Protocol):
             if usage is not None:
                 usage.seconds += now - since
             if group is not None:
-                _finish_group(call, group)
+                _finish_group(call, group, self.connection.resp)
             elif isinstance(reply, Exception):
                 self.connection.handle_error_reply(call, reply)
             else:
@@ -170,10 +172,15 @@ def _enable_keepalive(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def _finish_group(call: PendingCall, group: ReplyGroup) -> None:
-    packed, future, *_ = call
+def _finish_group(call: PendingCall, group: ReplyGroup, resp: int) -> None:
+    packed, future, _, usage, *_ = call
     try:
-        future.set_result(group.finish(group.replies))
+        try:
+            future.set_result(group.finish(group.replies))
+        except ReplyError as error:
+            if not reads_as_absent(with_command(packed, error), usage):
+                raise
+            future.set_result(group.finish(with_absent_replies(packed, group.replies, resp)))
     except Exception as error:
         future.set_exception(with_command(packed, error))
 
@@ -275,8 +282,14 @@ class Connection:
 
     def handle_error_reply(self, call: PendingCall, error: Exception) -> None:
         """Fail a call that Valkey answered with an error, unless `on_error_reply` handles it."""
-        if self._on_error_reply is None or not self._on_error_reply(self, call, error):
-            call[1].set_exception(with_command(call[0], error))
+        packed, future, _, usage, *_ = call
+        reply = with_command(packed, error)
+        if reads_as_absent(error, usage):
+            (reply,) = with_absent_replies(packed, [error], self.resp)
+        if reply is not error:
+            future.set_result(reply)
+        elif self._on_error_reply is None or not self._on_error_reply(self, call, error):
+            future.set_exception(error)
 
     def lost(self, sock: _Socket, exc: Exception | None) -> None:
         """Fail the calls of a connection that ended; they may have run."""

@@ -13,6 +13,8 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.invariants import REPORT_ONLY
 from plaza.core.keyspace import Key
+from plaza.core.valkey import ReplyError
+from plaza.core.wrong_type import is_wrong_type
 from plaza.keyspace.audit.basic_invariants import LIFETIME, MEMBER, TYPE, UNKNOWN, VALUE
 from plaza.keyspace.audit.recheck import Suspicion
 from plaza.keyspace.audit.unsettled_outbox import SETTLED
@@ -89,7 +91,7 @@ class Repairer:
         return f"{domain}_repair_{name}", key(*args[: len(key.parts)]), tuple(args)
 
     async def repair(self, plan: RepairPlan) -> bool:
-        """Run a plan. False if it already ran in this pass."""
+        """Run a plan. False if it ran in this pass already, or if it needs a key of the wrong type."""
         if plan in self._done:
             return False
         if len(self._done) >= MAX_REMEMBERED:
@@ -97,7 +99,15 @@ class Repairer:
         self._done[plan] = None
         if not plan.calls:
             await self._functions.outbox_recovery.recover()
+        try:
+            await self._run(plan)
+        except ReplyError as error:
+            if not is_wrong_type(error):
+                raise
+            return False
+        return True
+
+    async def _run(self, plan: RepairPlan) -> None:
         for command, key, args in plan.calls:
             now = [] if command.startswith("audit_") else [self._clock.now_ms()]
             await self._functions.run(command, [key], *now, *args)
-        return True
