@@ -35,6 +35,9 @@ async def test_every_type_is_emitted(plaza: Plaza, redis_client: Any) -> None:
         ("article.commented", {**data, "comment": comment.id, "username": "ben"}),
         ("article.commented", {**data, "comment": reply.id, "username": "ana", "reply_to": comment.id}),
     )
+    await comments.delete(ANA, reply.id)
+    deleted = {**data, "comment": reply.id, "username": "ana", "reply_to": comment.id}
+    await recorder.expect(("article.comment_deleted", deleted))
     await articles.delete(ANA, article.id)
     await recorder.expect(("article.deleted", data))
     assert recorder.types == {event_type.type for event_type in EVENTS}

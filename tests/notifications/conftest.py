@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from plaza.app import Plaza, running
+from plaza.core.events import TypeFilter
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.notifications.jobs import BATCH_SIZE
@@ -20,6 +21,7 @@ from tests.databases import with_tables
 from tests.event_reader import read_events
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server
+from tests.waiting import eventually
 
 API_KEY = "a key for the tests of notifications"
 
@@ -76,7 +78,8 @@ class NotifiedCommunity:
         """Handle the events since the last call; with `replay`, all events again."""
         for source in self.recorder.sources:
             known = self.handled.setdefault(source.stream, set())
-            events = await read_events(self.redis, source.stream)
+            is_wanted = TypeFilter(source.event_types)
+            events = [event for event in await read_events(self.redis, source.stream) if is_wanted(event.type)]
             new = [event for event in events if replay or event.id not in known]
             known.update(event.id for event in events)
             for start in range(0, len(new), BATCH_SIZE):
@@ -91,6 +94,15 @@ class NotifiedCommunity:
     async def told_about(self, name: str) -> list[tuple[str, str, list[str], int]]:
         """Return type, subject, actors and count of a user's notifications."""
         return [(each["type"], each["subject"]["id"], each["actors"], each["count"]) for each in await self.told(name)]
+
+    async def told_soon(self, name: str, *expected: tuple[str, str, list[str], int]) -> None:
+        """Handle events until a user is told what is expected: events of SQL are relayed to their streams."""
+
+        async def is_told() -> bool:
+            await self.tell()
+            return await self.told_about(name) == list(expected)
+
+        await eventually(is_told)
 
     async def unread(self, name: str) -> int:
         return int((await self.request("GET", "/notifications/unread-count", name))["unread"])

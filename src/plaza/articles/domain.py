@@ -10,6 +10,7 @@ from plaza.articles.invariants import INVARIANTS
 from plaza.articles.jobs import timers
 from plaza.articles.library import LIBRARY
 from plaza.articles.lists import ArticleLists
+from plaza.articles.notification_source import ArticleNotifications
 from plaza.articles.personal_data import PERSONAL_KEYS, ArticlesPersonalData
 from plaza.articles.report_sources import ArticleCommentReports, ArticleReports
 from plaza.articles.routes import route
@@ -30,6 +31,7 @@ def build(core: Core) -> Parts:
         personal_data=ArticlesPersonalData(articles, comments),
         personal_keys=PERSONAL_KEYS,
         search_sources=[ArticleSearch(articles)],
+        notification_sources=[ArticleNotifications(core.valkey, core.provided.recipients)],
         report_sources=[ArticleReports(articles), ArticleCommentReports(comments)],
         topic_sources=[ArticleTopics(articles)],
     )

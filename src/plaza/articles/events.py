@@ -38,10 +38,19 @@ class ArticleCommented(ArticleEvent):
     reply_to: Annotated[str | None, Meta(description="Id of the comment that it replies to.")] = None
 
 
+class ArticleCommentDeleted(ArticleEvent):
+    """A comment on an article was deleted, but not the article."""
+
+    type: ClassVar[str] = "article.comment_deleted"
+    comment: Annotated[str, Meta(description="Id of the comment.")]
+    username: Annotated[str | None, Meta(description="Username of the comment's author, if it is known.")] = None
+    reply_to: Annotated[str | None, Meta(description="Id of the comment that it replied to.")] = None
+
+
 class ArticleDeleted(ArticleEvent):
     """An article was deleted, and with it its votes and comments, which have no events of their own."""
 
     type: ClassVar[str] = "article.deleted"
 
 
-EVENTS = (ArticlePosted, ArticleVoted, ArticleCommented, ArticleDeleted)
+EVENTS = (ArticlePosted, ArticleVoted, ArticleCommented, ArticleCommentDeleted, ArticleDeleted)

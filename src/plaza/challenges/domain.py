@@ -7,6 +7,7 @@ from plaza.challenges.events import EVENTS
 from plaza.challenges.invariants import ChallengesInspector
 from plaza.challenges.jobs import timers
 from plaza.challenges.library import LIBRARY
+from plaza.challenges.notification_source import ChallengeNotifications
 from plaza.challenges.participation_reader import Participations
 from plaza.challenges.personal_data import PERSONAL_KEYS, ChallengesPersonalData
 from plaza.challenges.posts import ChallengePosts
@@ -38,6 +39,7 @@ def build(core: Core) -> Parts:
         personal_data=ChallengesPersonalData(projections),
         personal_keys=PERSONAL_KEYS,
         search_sources=[ChallengeSearch(core.sql, challenges)],
+        notification_sources=[ChallengeNotifications(core.sql, core.provided.recipients)],
         report_sources=[ChallengePostReports(posts)],
         inspectors=[ChallengesInspector(projections, daily_job)],
     )

@@ -102,6 +102,9 @@ class NotificationSource(Protocol):
     ) -> Sequence[NotificationSubject | Absence]:
         """Return what the recipient sees of subjects, each with the type of its notification. One round trip."""
 
+    async def activities_by(self, username: str) -> Sequence[Activity]:
+        """Return what a renamed user did that has no events of the renaming, such as comments."""
+
     def all_activities(self, since_ms: int) -> AsyncIterator[Sequence[Activity]]:
         """Return what stands in source data since a time, in batches."""
 

@@ -22,7 +22,7 @@ def build(core: Core) -> Parts:
     return Parts(
         [Notifications(core.functions, recorder), counts, recorder, rebuild],
         consumers=consumers(recorder, rebuild),
-        personal_data=NotificationsPersonalData(core.functions, recorder),
+        personal_data=NotificationsPersonalData(core.valkey),
         personal_keys=PERSONAL_KEYS,
         inspectors=[NotificationInspector(core.functions, recorder)],
         on_close=[counts.close],

@@ -63,7 +63,7 @@ NOTIFICATION_ACTORS = Key(
         Formula("the group is in `notifications:<username>`"),
         Formula("each did it, by source data"),
     ),
-    repair=_REPAIR,
+    repair="notification <username> <notification>",
     read=KeyAccess.SELF,
 )
 NOTIFICATIONS_DISMISSED = Key(

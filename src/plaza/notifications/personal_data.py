@@ -1,13 +1,13 @@
 """Exports, deletes and renames a user's notifications.
 
-A user in the groups of others follows from what the user did: events and the audit keep that right.
+A user in the groups of others follows from what the user did, which has events, also those of a renaming or deletion.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from plaza.core.functions import Functions
+from plaza.core.valkey import Valkey
 from plaza.notifications.keys import (
     NOTIFICATION_ACTORS,
     NOTIFICATION_GROUPS,
@@ -16,7 +16,6 @@ from plaza.notifications.keys import (
     NOTIFICATIONS_DISMISSED,
     NOTIFICATIONS_UNREAD,
 )
-from plaza.notifications.recorder import Recorder
 
 # All keys with a username in their name.
 PERSONAL_KEYS: Final = (
@@ -32,9 +31,8 @@ PERSONAL_KEYS: Final = (
 class NotificationsPersonalData:
     """A user's notifications and preferences."""
 
-    def __init__(self, functions: Functions, recorder: Recorder) -> None:
-        self._valkey = functions.valkey
-        self._recorder = recorder
+    def __init__(self, valkey: Valkey) -> None:
+        self._valkey = valkey
 
     async def export(self, username: str) -> dict[str, Any]:
         """Return a user's notifications with their latest actors, and the types that are turned off."""
@@ -57,14 +55,14 @@ class NotificationsPersonalData:
 
     async def delete(self, username: str) -> None:
         """Delete a user's notifications and preferences. Repeatable."""
-        ids = await self._group_ids(username)
+        ids = await self._valkey.call("ZRANGE", NOTIFICATIONS(username), 0, -1)
         if ids:
             await self._valkey.call("UNLINK", *(NOTIFICATION_ACTORS(username, id) for id in ids))
         await self._valkey.call("UNLINK", *(key(username) for key in _OWN_KEYS))
 
     async def rename(self, old: str, new: str) -> None:
         """Move a user's notifications to a new name. Repeatable."""
-        for id in await self._group_ids(old):
+        for id in await self._valkey.call("ZRANGE", NOTIFICATIONS(old), 0, -1):
             await self._copy_sorted_set(NOTIFICATION_ACTORS(old, id), NOTIFICATION_ACTORS(new, id))
         for key in (NOTIFICATION_GROUPS, NOTIFICATION_PREFERENCES):
             fields = await self._valkey.call("HGETALL", key(old))
@@ -73,12 +71,6 @@ class NotificationsPersonalData:
         for key in (NOTIFICATIONS, NOTIFICATIONS_UNREAD, NOTIFICATIONS_DISMISSED):
             await self._copy_sorted_set(key(old), key(new))
         await self.delete(old)
-        await self._recorder.recheck(new)
-
-    async def _group_ids(self, username: str) -> list[str]:
-        """Return the groups by the lists, whichever has them: an interrupted deletion may have left one."""
-        ids = await self._valkey.call("ZRANGE", NOTIFICATIONS(username), 0, -1)
-        return list(ids)
 
     async def _copy_sorted_set(self, source: str, target: str) -> None:
         rows = await self._valkey.call("ZRANGE", source, 0, -1, "WITHSCORES")

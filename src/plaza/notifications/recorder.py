@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from plaza.core.events import Event
@@ -30,7 +31,7 @@ BATCH: Final = 100
 MAX_READS: Final = 5
 
 IMPORT: Final = "import"
-RENAME: Final = "rename"
+RENAMED: Final = "user.renamed"
 
 
 class Recorder:
@@ -60,8 +61,8 @@ class Recorder:
             await self._run("drop", group)
         await self.refresh(source, await source.activities(told))
         for event in told:
-            if event.type == "user.renamed":
-                await self.recheck(event.data["new"])
+            if event.type == RENAMED:
+                await self._rename(event.data["old"], event.data["new"])
 
     async def refresh(self, source: NotificationSource, activities: Iterable[Activity]) -> int:
         """Make groups follow the source data. Returns how many activities changed a group.
@@ -84,6 +85,14 @@ class Recorder:
             pending = [activity for activity in pending if activity.group in again]
         return changed
 
+    async def _rename(self, old: str, new: str) -> None:
+        """Follow a user to a new name: as an actor in the groups of others, and as a recipient."""
+        for source in self.sources:
+            found = await source.activities_by(new)
+            former = [replace(one, actor=old, ref="", renamed=True) for one in found]
+            await self.refresh(source, [*former, *(replace(one, renamed=True) for one in found)])
+        await self.recheck(new)
+
     async def recheck(self, username: str) -> int:
         """Compare all groups of a user with the source data. Returns how many actors were wrong."""
         wrong = 0
@@ -92,13 +101,16 @@ class Recorder:
         return wrong
 
     async def recheck_group(self, username: str, id: str) -> int:
-        """Compare a group with the source data. Returns how many actors were wrong."""
+        """Compare a group with the source data. Returns how many actors were wrong. A renamed one keeps the place."""
         group = group_of(username, id)
         source = self.source_of(group.subject)
         rows = await self._functions.valkey.call("ZRANGE", NOTIFICATION_ACTORS(username, id), 0, -1, "WITHSCORES")
-        if source is None:
+        if source is None or not rows:
             return 0
-        return await self.refresh(source, [Activity(group, actor, int(at), renamed=True) for actor, at in rows])
+        names = {} if self._recipients is None else await self._recipients.current_names([row[0] for row in rows])
+        found = [Activity(group, actor, int(at), renamed=True) for actor, at in rows]
+        found += [replace(one, actor=names[one.actor]) for one in found if names.get(one.actor, one.actor) != one.actor]
+        return await self.refresh(source, found)
 
     async def drop(self, group: GroupName) -> None:
         """Remove the groups of a subject that cannot be seen any more."""

@@ -26,6 +26,7 @@ from plaza.shop.item_pages import Storefront
 from plaza.shop.item_pictures import ItemPictures
 from plaza.shop.items import Items, row_loader
 from plaza.shop.library import LIBRARY, SESSION_DATA
+from plaza.shop.notification_source import OrderNotifications
 from plaza.shop.order_history import OrderHistory
 from plaza.shop.personal_data import PERSONAL_KEYS, ShopPersonalData
 from plaza.shop.row_schedules import RowSchedules
@@ -67,6 +68,7 @@ def build(core: Core) -> Parts:
         worker_loops={"shop.rows": rows.worker.copy_due},
         personal_data=ShopPersonalData(sessions, orders),
         personal_keys=PERSONAL_KEYS,
+        notification_sources=[OrderNotifications(core.sql)],
         search_sources=[ItemSearch(core.sql, items)],
     )
 

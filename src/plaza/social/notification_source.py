@@ -78,8 +78,6 @@ class SocialNotifications:
                 found += await self._mentions_in_post(data["post"])
             elif event.type in ("post.banned", "post.unbanned", "user.suspended", "user.unsuspended"):
                 found += await self._moderation(event, data)
-            elif event.type == "user.renamed":
-                found += await self._renamed(data["old"], data["new"])
         return [*found, *await self._comments([data | {"time": event.time} for event, data in commented])]
 
     async def ended(self, events: Sequence[Event]) -> list[GroupName]:
@@ -130,6 +128,19 @@ class SocialNotifications:
         replies = await self._valkey.batch(commands)
         rows = zip(subjects, replies[::2], replies[1::2], strict=True)
         return [_described(recipient, type, subject, post, comment) for (type, subject), post, comment in rows]
+
+    async def activities_by(self, username: str) -> list[Activity]:
+        """Return what a user's latest posts and comments may tell. Likes and follows have events of the renaming."""
+        ids, posts = await self._valkey.batch(
+            [("ZRANGE", key(username), 0, MAX_ACTORS - 1, "REV") for key in (USER_COMMENTS, USER_POSTS)]
+        )
+        commented = await self._valkey.batch([("HGET", COMMENT(id), "post_id") for id in ids])
+        rows = [{"comment": id, "post": post, "author": ""} for id, post in zip(ids, commented, strict=True) if post]
+        found = [one for one in await self._comments(rows) if one.group.recipient]
+        texts = await self._valkey.batch([("HGET", POST(post), "content") for post in posts])
+        for post, text in zip(posts, texts, strict=True):
+            found += await self._mentions_in_post(post) if mentions_in(text or "") else []
+        return found
 
     async def all_activities(self, since_ms: int) -> AsyncIterator[Sequence[Activity]]:
         """Yield what was done to each user and each of the user's posts since a time."""
@@ -231,20 +242,6 @@ class SocialNotifications:
         if event.type == "post.unbanned":  # what the ban has removed comes back
             found += await self._activities_about(author, [post], 0)
         return found
-
-    async def _renamed(self, old: str, new: str) -> list[Activity]:
-        """Return the comments of a renamed user, under both names. Likes and follows have events of their own."""
-        ids = await self._valkey.call("ZRANGE", USER_COMMENTS(new), 0, MAX_ACTORS - 1, "REV")
-        posts = await self._valkey.batch([("HGET", COMMENT(id), "post_id") for id in ids])
-        rows = [
-            {"comment": id, "post": post, "author": ""} for id, post in zip(ids, posts, strict=True) if post is not None
-        ]
-        found = [one for one in await self._comments(rows) if one.group.recipient]
-        return [_known_as(one, name) for one in found for name in (old, new)]
-
-
-def _known_as(activity: Activity, name: str) -> Activity:
-    return Activity(activity.group, name, activity.at_ms, activity.ref if name == activity.actor else "", renamed=True)
 
 
 def _old_text(edit: str) -> str:

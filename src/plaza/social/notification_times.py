@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
+from plaza.core.latest_comments import CommentSearch, latest_comments
 from plaza.core.mentions import mentions_in
 from plaza.core.notification_source import Activity
 from plaza.core.number_parsing import parse_int
@@ -22,9 +23,6 @@ from plaza.social.keys import (
     USER_FOLLOWING_RECENT,
 )
 from plaza.social.users import Users
-
-# A user's newest comments that are searched for one on a post; if none is, the second number.
-COMMENTS_SEARCHED: Final = (50, 1_000)
 
 Times = Sequence[int | None]
 
@@ -168,23 +166,11 @@ class ActivityTimes:
         return [None if banned else author for author, banned in rows]
 
     async def _latest_comments(self, activities: Sequence[Activity], keys: Sequence[str]) -> list[int | None]:
-        """Return when each actor last wrote one of the comments in a sorted set. Two round trips, seldom four."""
-        times: list[int | None] = [None] * len(activities)
-        left = list(range(len(activities)))
-        for limit in COMMENTS_SEARCHED:
-            own = await self._valkey.batch(
-                [("ZRANGE", USER_COMMENTS(activities[index].actor), 0, limit - 1, "REV") for index in left]
-            )
-            ids = [[activities[index].ref or "-", *written] for index, written in zip(left, own, strict=True)]
-            scores = await self._valkey.batch(
-                [("ZMSCORE", keys[index], *wanted) for index, wanted in zip(left, ids, strict=True)]
-            )
-            for index, found in zip(left, scores, strict=True):
-                times[index] = max((int(score) for score in found if score is not None), default=None)
-            left = [i for i, written in zip(left, own, strict=True) if times[i] is None and len(written) == limit]
-            if not left:
-                break
-        return times
+        """Return when each actor last wrote one of the comments in a sorted set."""
+        return await latest_comments(
+            self._valkey,
+            [CommentSearch(USER_COMMENTS(one.actor), key, one.ref) for one, key in zip(activities, keys, strict=True)],
+        )
 
 
 def _time(score: float | None, event_ms: int) -> int:

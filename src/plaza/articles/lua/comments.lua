@@ -43,6 +43,13 @@ command('comment', function(keys, args)
   return at
 end)
 
+local function emit_comment_deleted(id, author, note, username)
+  local data = {article = tonumber(id), author = author:sub(6), comment = id .. '-' .. note, username = username or nil}
+  local parent = redis.call('HGET', key.article_comment_parents(id), note)
+  if parent then data.reply_to = id .. '-' .. parent end
+  emit('article.comment_deleted', id, data)
+end
+
 -- delete_comment: a comment with replies becomes a stub. Its author, the article's author and admins may delete it.
 -- KEYS article, comments, comment   ARGV id, note, caller ('' for an admin)   Reply the stub to prune next, or ''
 command('delete_comment', function(keys, args)
@@ -57,6 +64,7 @@ command('delete_comment', function(keys, args)
   redis.call('ZREM', comments, note)
   redis.call('DEL', comment)
   if username then project('comment_index', id, note, username) end
+  if author then emit_comment_deleted(id, author, note, username) end
   return tree.remove(discussion_of(id), note, created)
 end)
 

@@ -21,3 +21,9 @@ command('repair_notifications', function(keys, args)
     redis.call('ZADD', key.notifications_unread(name), redis.call('ZSCORE', keys[1], id), id)
   end
 end)
+
+-- repair_notification: remove the actors of a notification that is not in the list.
+-- KEYS notifications   ARGV now_ms, name, notification
+command('repair_notification', function(keys, args)
+  if not redis.call('ZSCORE', keys[1], args[3]) then remove_keys(args[2], args[3]) end
+end)

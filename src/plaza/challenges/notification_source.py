@@ -1,0 +1,156 @@
+"""The challenges' part of notifications: reactions to posts in challenges, and mentions in them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import and_, func, or_, select
+
+from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION
+from plaza.core.events import Event
+from plaza.core.mentions import mentions_in
+from plaza.core.notification_source import (
+    MAX_ACTORS,
+    Absence,
+    Activity,
+    GroupName,
+    LatestActors,
+    NotificationSubject,
+    Recipients,
+    excerpt,
+)
+from plaza.core.search_source import SCAN_BATCH
+from plaza.core.sql import Sql
+
+
+class ChallengeNotifications:
+    """Activities about posts in challenges."""
+
+    stream: Final = "challenges"
+    kinds: Final = ("challenge_post",)
+    event_types: Final = ("challenge.reacted", "challenge.posted")
+
+    def __init__(self, sql: Sql, recipients: Recipients | None) -> None:
+        self._sql = sql
+        self._recipients = recipients
+
+    async def activities(self, events: Sequence[Event]) -> list[Activity]:
+        """Return reactions, and the users that posts mention. One statement, and a round trip if there are mentions."""
+        posts = await self._posts({int(event.data["post"]) for event in events})
+        found: list[Activity] = []
+        for event in events:
+            row = posts.get(int(event.data["post"]))
+            if row is None:
+                continue
+            if event.type == "challenge.posted":
+                found += await self._mentions(row)
+            else:
+                group = GroupName(row.username, "challenge_reaction", _subject(row))
+                found.append(Activity(group, event.data["username"], event.time, renamed=event.origin == "rename"))
+        return found
+
+    async def ended(self, events: Sequence[Event]) -> list[GroupName]:
+        """Posts are deleted with their author's account only."""
+        return []
+
+    async def times(self, activities: Sequence[Activity]) -> list[int | None]:
+        """Return when users reacted; of a mention, when the post was written. Two statements."""
+        posts = await self._posts({_post_id(one.group.subject) for one in activities})
+        reacting = {one.actor for one in activities if one.group.type == "challenge_reaction"}
+        columns = select(REACTION.c.post_id, REACTION.c.username, REACTION.c.created_ms)
+        where = (REACTION.c.post_id.in_(list(posts)), REACTION.c.username.in_(list(reacting)))
+        rows = await self._sql.fetch_all(columns.where(*where)) if reacting and posts else []
+        reactions = {(row.post_id, row.username): int(row.created_ms) for row in rows}
+        return [await self._time(one, posts.get(_post_id(one.group.subject)), reactions) for one in activities]
+
+    async def _time(self, one: Activity, post: Any, reactions: Mapping[tuple[int, str], int]) -> int | None:
+        if post is None:
+            return None
+        if one.group.type == "challenge_reaction":
+            return reactions.get((post.id, one.actor)) if post.username == one.group.recipient else None
+        is_told = post.username == one.actor and one.group.recipient in await self._mentioned(post.text)
+        return int(post.created_ms) if is_told and await self._can_see(one.group.recipient, post.challenge_id) else None
+
+    async def latest(self, group: GroupName, since_ms: int, until_ms: int | None) -> LatestActors | None:
+        """Return the latest reactions. Two statements."""
+        if group.type != "challenge_reaction":
+            return None
+        where = [REACTION.c.post_id == _post_id(group.subject), REACTION.c.created_ms >= since_ms]
+        if until_ms is not None:
+            where.append(REACTION.c.created_ms < until_ms)
+        newest = select(REACTION.c.username, REACTION.c.created_ms).where(*where)
+        rows = await self._sql.fetch_all(newest.order_by(REACTION.c.created_ms.desc()).limit(MAX_ACTORS))
+        (total,) = await self._sql.fetch_all(select(func.count().label("total")).select_from(REACTION).where(*where))
+        return LatestActors([(row.username, int(row.created_ms)) for row in rows], int(total.total))
+
+    async def describe(
+        self, recipient: str, subjects: Sequence[tuple[str, str]]
+    ) -> list[NotificationSubject | Absence]:
+        """Return posts with the beginning of their texts. One statement."""
+        posts = await self._posts({_post_id(subject) for _, subject in subjects})
+        return [_described(posts.get(_post_id(subject))) for _, subject in subjects]
+
+    async def activities_by(self, username: str) -> list[Activity]:
+        """Return the mentions in a user's latest posts. Reactions have events when a user is renamed."""
+        newest = select(POST).where(POST.c.username == username).order_by(POST.c.id.desc()).limit(SCAN_BATCH)
+        return [one for row in await self._sql.fetch_all(newest) for one in await self._mentions(row)]
+
+    async def all_activities(self, since_ms: int) -> AsyncIterator[Sequence[Activity]]:
+        """Yield reactions and posts since a time."""
+        last = 0
+        reactions = select(REACTION.c.id, REACTION.c.username, REACTION.c.post_id)
+        while rows := await self._sql.fetch_all(
+            reactions.where(REACTION.c.id > last, REACTION.c.created_ms >= since_ms)
+            .order_by(REACTION.c.id)
+            .limit(SCAN_BATCH)
+        ):
+            last = rows[-1].id
+            posts = await self._posts({row.post_id for row in rows})
+            groups = {id: GroupName(post.username, "challenge_reaction", _subject(post)) for id, post in posts.items()}
+            yield [Activity(groups[row.post_id], row.username) for row in rows if row.post_id in groups]
+        last = 0
+        while rows := await self._sql.fetch_all(
+            select(POST).where(POST.c.id > last, POST.c.created_ms >= since_ms).order_by(POST.c.id).limit(SCAN_BATCH)
+        ):
+            last = rows[-1].id
+            for row in rows:
+                yield await self._mentions(row)
+
+    async def _mentions(self, row: Any) -> list[Activity]:
+        groups = [GroupName(name, "mention", _subject(row)) for name in await self._mentioned(row.text)]
+        return [Activity(group, row.username) for group in groups]
+
+    async def _mentioned(self, text: str) -> set[str]:
+        names = mentions_in(text)
+        if not names or self._recipients is None:
+            return set(names)
+        return set((await self._recipients.current_names(names)).values())
+
+    async def _can_see(self, username: str, challenge: int) -> bool:
+        """Whether a user sees a challenge: it is public, or the user created it or takes part in it."""
+        joined = and_(MEMBER.c.challenge_id == CHALLENGE.c.id, MEMBER.c.username == username)
+        is_seen = or_(
+            CHALLENGE.c.is_public, CHALLENGE.c.creator == username, select(MEMBER.c.id).where(joined).exists()
+        )
+        return bool(await self._sql.fetch_all(select(CHALLENGE.c.id).where(CHALLENGE.c.id == challenge, is_seen)))
+
+    async def _posts(self, ids: set[int]) -> dict[int, Any]:
+        if not ids:
+            return {}
+        return {row.id: row for row in await self._sql.fetch_all(select(POST).where(POST.c.id.in_(sorted(ids))))}
+
+
+def _subject(row: Any) -> str:
+    return f"challenge_post:{row.challenge_id}:{row.id}"
+
+
+def _post_id(subject: str) -> int:
+    return int(subject.rpartition(":")[2])
+
+
+def _described(row: Any) -> NotificationSubject | Absence:
+    if row is None:
+        return Absence.GONE
+    url = f"/app/challenges/{row.challenge_id}#challenge-post-{row.id}"
+    return NotificationSubject("challenge_post", str(row.id), excerpt(row.text), url)

@@ -1,0 +1,195 @@
+"""Notifications match the source data: under many at once, beyond the limits, after renaming, deletion and rebuild."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+from plaza.core.auth import Actor
+from plaza.notifications.keys import (
+    NOTIFICATION_ACTORS,
+    NOTIFICATION_GROUPS,
+    NOTIFICATIONS,
+    NOTIFICATIONS_DISMISSED,
+    NOTIFICATIONS_UNREAD,
+)
+from plaza.notifications.rebuild import NotificationRebuild
+from plaza.social.account_deletion import AccountDeletion
+from plaza.social.account_renaming import AccountRenaming
+from plaza.social.engagements import Engagements
+from plaza.social.keys import POST_LIKES
+from tests.notifications.conftest import API_KEY, NotifiedCommunity
+
+
+async def test_a_thousand_users_who_like_and_unlike_at_once_leave_what_the_likes_say(
+    community: NotifiedCommunity,
+) -> None:
+    names = [f"fan{number}" for number in range(1_000)]
+    await community.users("ana", *names[:900])
+    await community.users(*names[900:])
+    post = await community.post("ana")
+    engagements, chance = community.plaza.get(Engagements), random.Random(7)
+
+    async def change_mind(name: str) -> None:
+        actor = Actor(name, "user")
+        await engagements.like(actor, post)
+        for _ in range(chance.randrange(3)):
+            await engagements.unlike(actor, post)
+            if chance.random() < 0.5:
+                await engagements.like(actor, post)
+
+    done = asyncio.Event()
+
+    async def keep_telling() -> None:
+        while not done.is_set():
+            await asyncio.gather(community.tell(), community.tell(replay=True))
+
+    telling = asyncio.create_task(keep_telling())
+    await asyncio.gather(*map(change_mind, names))
+    done.set()
+    await telling
+    await community.tell()
+    likes = await community.redis.smembers(POST_LIKES(post))
+    (told,) = await community.told("ana")
+    assert told["count"] == len(likes)
+    assert set(await community.redis.zrange(NOTIFICATION_ACTORS("ana", told["id"]), 0, -1)) == likes
+
+
+async def test_a_group_beyond_the_exact_actors_still_counts_all(community: NotifiedCommunity) -> None:
+    names = [f"fan{number}" for number in range(1_004)]
+    await community.users("ana", *names[:900])
+    await community.users(*names[900:])
+    post = await community.post("ana")
+    engagements = community.plaza.get(Engagements)
+    for name in names[:4]:
+        await engagements.like(Actor(name, "user"), post)
+    await asyncio.gather(*(engagements.like(Actor(name, "user"), post) for name in names[4:]))
+    await community.tell()
+    (told,) = await community.told("ana")
+    actors = NOTIFICATION_ACTORS("ana", told["id"])
+    assert (told["count"], await community.redis.zcard(actors)) == (1_004, 1_000)
+    await community.tell(replay=True)
+    assert (await community.told("ana"))[0]["count"] == 1_004
+    await community.unlike(post, names[0])  # one of those that only count
+    await community.unlike(post, *names[-6:])
+    await community.tell()
+    assert (await community.told("ana"))[0]["count"] == await community.redis.zcard(actors) == 997
+
+
+async def test_a_user_has_a_limited_number_of_groups(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben", "cid")
+    post = await community.post("ana")
+    for _ in range(22):
+        await community.unlike(post, "ben")
+        await community.like(post, "cid", "ben")
+        await community.tell()
+        await community.request("POST", "/notifications/read", "ana", {"before": 2**50})
+        await community.unlike(post, "cid")
+        await community.tell()
+    assert len(await community.told("ana")) <= 20
+    assert await community.unread("ana") == 0
+
+
+async def test_hidden_users_and_imports_are_not_told(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben", "cid", "dora")
+    post = await community.post("ana")
+    await community.request("POST", "/users/ben/mute", "ana")
+    await community.like(post, "ben", "cid")
+    await community.request("PUT", "/notifications/preferences", "ana", {"follow": False})
+    await community.request("POST", "/users/ana/follow", "cid")
+    like = [{"username": "dora", "post_id": post}]
+    response = await community.http.post("/sync/likes", json=like, headers={"x-api-key": API_KEY})
+    assert response.status_code == 200
+    await community.tell()
+    assert await community.told_about("ana") == [("like", post, ["cid"], 1)]
+    await community.request("POST", "/users/cid/mute", "ana")
+    assert await community.told_about("ana") == []
+    assert await community.unread("ana") == 0
+    await community.request("DELETE", "/users/cid/mute", "ana")
+    assert await community.unread("ana") == 1
+    assert (await community.request("GET", "/notifications/preferences", "ana"))["follow"] is False
+
+
+async def snapshot(community: NotifiedCommunity, name: str) -> dict[str, Any]:
+    """The stored groups of a user, without their ids."""
+    groups = await community.redis.zrange(NOTIFICATIONS(name), 0, -1)
+    return {
+        id: dict(await community.redis.zrange(NOTIFICATION_ACTORS(name, id), 0, -1, withscores=True)) for id in groups
+    }
+
+
+async def test_a_rebuild_from_source_data_gives_the_same(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben", "cid")
+    post = await community.post("ana", "For @cid")
+    await community.like(post, "ben", "cid")
+    comment = await community.comment(post, "ben", "Yes, @cid")
+    await community.comment(post, "cid", reply_to=comment)
+    await community.request("POST", "/users/ana/follow", "ben")
+    article = {"title": "Lighthouses", "link": "https://light.example"}
+    id = (await community.request("POST", "/articles", "ana", article, 201))["id"]
+    await community.request("POST", f"/articles/{id}/comments", "ben", {"content": "For @cid"}, 201)
+    await community.tell()
+    names = ("ana", "ben", "cid")
+    expected = [await snapshot(community, name) for name in names]
+    assert [len(groups) for groups in expected] == [4, 1, 3]
+    for name in names:
+        ids = await community.redis.zrange(NOTIFICATIONS(name), 0, -1)
+        for key in [NOTIFICATION_ACTORS(name, id) for id in ids]:
+            await community.redis.delete(key)
+        for key in (NOTIFICATIONS(name), NOTIFICATIONS_UNREAD(name), NOTIFICATION_GROUPS(name)):
+            await community.redis.delete(key)
+    rebuild = community.plaza.get(NotificationRebuild)
+    for source in community.recorder.sources:
+        await rebuild.run(source)
+    assert [await snapshot(community, name) for name in names] == expected
+    assert sum([await rebuild.run(source) for source in community.recorder.sources]) == 0
+
+
+async def test_renamed_users_keep_their_notifications_and_their_place_in_those_of_others(
+    community: NotifiedCommunity,
+) -> None:
+    await community.users("ana", "ben", "cid")
+    post = await community.post("ana", "For @cid")
+    await community.like(post, "ben")
+    await community.comment(post, "ben", "Yes, @cid")
+    await community.request("POST", "/users/ana/follow", "ben")
+    await community.tell()
+    await community.request("POST", "/notifications/read", "ana", {"before": 2**50})
+    before, mentions = await community.told("ana"), await community.told("cid")
+    renaming = community.plaza.get(AccountRenaming)
+    await renaming.rename("ben", "bernd")
+    await renaming.rename("ana", "anouk")
+    await renaming.rename("cid", "cyd")
+    await community.tell()
+    after = await community.told("anouk")
+    assert [(each["id"], each["count"], each["read"]) for each in after] == [
+        (each["id"], each["count"], each["read"]) for each in before
+    ]
+    assert {name for each in after for name in each["actors"]} == {"bernd"}
+    assert [each["subject"] for each in await community.told("cyd")] == [each["subject"] for each in mentions]
+    for name in ("ana", "cid"):
+        for key in (NOTIFICATIONS, NOTIFICATIONS_UNREAD, NOTIFICATION_GROUPS):
+            assert not await community.redis.exists(key(name))
+
+
+async def test_a_deleted_account_leaves_nothing(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben", "cid")
+    post, other = await community.post("ana"), await community.post("ben", "For @cid")
+    await community.like(post, "ben", "cid")
+    await community.comment(other, "ana")
+    await community.request("POST", "/users/ana/follow", "ben")
+    await community.tell()
+    (dismissed,) = [each for each in await community.told("ana") if each["type"] == "follow"]
+    await community.request("DELETE", f"/notifications/{dismissed['id']}", "ana", status=204)
+    exported = await community.request("GET", "/users/me/export", "ana")
+    assert [set(each["actors"]) for each in exported["notifications"]["notifications"]] == [{"ben", "cid"}]
+    await community.plaza.get(AccountDeletion).delete(Actor("ben", "user"), "ben")
+    await community.tell()
+    assert await community.told_about("ana") == [("like", post, ["cid"], 1)]
+    assert await community.told_about("cid") == []
+    await community.plaza.get(AccountDeletion).delete(Actor("ana", "user"), "ana")
+    await community.tell(replay=True)
+    for key in (NOTIFICATIONS, NOTIFICATIONS_UNREAD, NOTIFICATION_GROUPS, NOTIFICATIONS_DISMISSED):
+        for name in ("ana", "ben"):
+            assert not await community.redis.exists(key(name))

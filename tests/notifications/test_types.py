@@ -1,0 +1,137 @@
+"""Each type of notification: who is told of what, and that it ends with its cause."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from plaza.keyspace.audit import REPAIR, Audits
+from plaza.notifications.keys import NOTIFICATION_ACTORS, NOTIFICATIONS, NOTIFICATIONS_UNREAD
+from tests.notifications.conftest import API_KEY, NotifiedCommunity
+from tests.waiting import eventually
+
+
+@pytest.fixture
+async def working(community: NotifiedCommunity) -> AsyncIterator[None]:
+    """A worker that consumes events."""
+    worker = asyncio.create_task(community.plaza.worker.run())
+    yield
+    worker.cancel()
+    await asyncio.wait([worker])
+
+
+async def test_mentions_are_told_once_and_follow_edits(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben", "cid", "dora")
+    post = await community.post("ana", "With @ben and @nobody-here, mail ana@cid.example")
+    comment = await community.comment(post, "ben", "Ask @ana and @cid")
+    reply = await community.comment(post, "dora", "@ben, I did", reply_to=comment)
+    await community.tell()
+    assert await community.told_about("ben") == [("reply", comment, ["dora"], 1), ("mention", post, ["ana"], 1)]
+    assert await community.told_about("ana") == [("comment", post, ["dora", "ben"], 2)]
+    assert await community.told_about("cid") == [("mention", comment, ["ben"], 1)]
+    await community.request("PATCH", f"/posts/{post}", "ana", {"content": "With @dora"})
+    await community.request("DELETE", f"/comments/{reply}", "dora")
+    await community.request("DELETE", f"/comments/{comment}", "ben")
+    await community.tell()
+    assert await community.told_about("ben") == []
+    assert await community.told_about("dora") == [("mention", post, ["ana"], 1)]
+    assert await community.told_about("cid") == []
+    assert await community.unread("cid") == 0
+
+
+async def test_discussions_of_articles_are_told(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben", "cid")
+    article = {"title": "Lighthouses", "link": "https://light.example"}
+    id = (await community.request("POST", "/articles", "ana", article, 201))["id"]
+    path = f"/articles/{id}/comments"
+    first = (await community.request("POST", path, "ben", {"content": "For @cid"}, 201))["id"]
+    second = (await community.request("POST", path, "cid", {"content": "Thanks", "reply_to": first}, 201))["id"]
+    await community.tell()
+    assert await community.told_about("ana") == [("article_comment", str(id), ["cid", "ben"], 2)]
+    assert await community.told_about("ben") == [("reply", first, ["cid"], 1)]
+    assert await community.told_about("cid") == [("mention", first, ["ben"], 1)]
+    await community.tell(replay=True)
+    assert await community.told_about("ana") == [("article_comment", str(id), ["cid", "ben"], 2)]
+    await community.request("DELETE", f"/article-comments/{second}", "cid")
+    await community.tell()
+    assert await community.told_about("ana") == [("article_comment", str(id), ["ben"], 1)]
+    assert await community.told_about("ben") == []
+    await community.request("DELETE", f"/articles/{id}", "ana")
+    await community.tell()
+    assert await community.told_about("ana") == await community.told_about("cid") == []
+
+
+async def test_reactions_in_challenges_are_told(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben", "cid")
+    challenge = {"title": "Walk", "category": 1, "is_public": True, "duration": 30}
+    id = (await community.request("POST", "/challenges", "ana", challenge, 201))["id"]
+    await community.request("POST", f"/challenges/{id}/join", "ana", status=201)
+    text = {"text": "Ten kilometres with @cid"}
+    post = (await community.request("POST", f"/challenges/{id}/posts", "ana", text, 201))["id"]
+    await community.request("PUT", f"/challenges/posts/{post}/reaction", "ben")
+    await community.told_soon("ana", ("challenge_reaction", str(post), ["ben"], 1))
+    assert await community.told_about("cid") == [("mention", str(post), ["ana"], 1)]
+    await community.request("DELETE", f"/challenges/posts/{post}/reaction", "ben")
+    await community.told_soon("ana")
+
+
+async def test_moderation_names_no_admin(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben")
+    post = await community.post("ana")
+    await community.like(post, "ben")
+    report = {"subject": "post", "id": post, "reason": "Too bright"}
+    number = (await community.request("POST", "/reports", "ben", report, 201))["id"]
+    await community.request("PATCH", f"/posts/{post}/ban", "root")
+    await community.request("PATCH", f"/reports/{number}", "root", {"state": "resolved", "note": "Banned."})
+    await community.request("PUT", "/users/ben/suspension", "root")
+    await community.told_soon("ben", ("moderation", "ben", [], 1), ("moderation", str(number), [], 1))
+    (banned,) = await community.told("ana")
+    assert (banned["type"], banned["action"], banned["actors"]) == ("moderation", "banned", [])
+    assert banned["subject"] == {"kind": "post", "id": post, "text": "First light", "url": ""}
+    assert await community.unread("ana") == 1
+    await community.request("DELETE", f"/posts/{post}/ban", "root")
+    await community.request("DELETE", "/users/ben/suspension", "root")
+    await community.tell()
+    assert {(each["type"], each.get("action")) for each in await community.told("ana")} == {
+        ("moderation", "unbanned"),
+        ("like", None),
+    }
+    assert {each["action"] for each in await community.told("ben")} == {"unsuspended", "resolved"}
+
+
+async def test_customers_are_told_of_orders(community: NotifiedCommunity) -> None:
+    account = {"username": "ana", "password": "correct horse battery staple"}
+    await community.request("POST", "/auth/register", body=account, status=201)
+    item = {"name": "Lamp", "description": "A lamp", "price": "19.90", "qty": 3}
+    made = await community.http.post("/shop/items", json=item, headers={"x-api-key": API_KEY})
+    await community.request("POST", "/shop/login", body=account)
+    await community.request("PUT", f"/shop/cart/items/{made.json()['id']}", body={"qty": 2})
+    order = (await community.request("POST", "/shop/checkout", status=201))["id"]
+    await community.told_soon("ana", ("order", str(order), [], 1))
+    (told,) = await community.told("ana")
+    assert (told["action"], told["subject"]["text"]) == ("placed", f"Order {order}: 39.80")
+
+
+async def test_the_audit_repairs_what_differs_from_source_data(community: NotifiedCommunity, working: None) -> None:
+    await community.users("ana", "ben", "cid")
+    post = await community.post("ana")
+    await community.like(post, "ben")
+    await community.comment(post, "cid")
+    audits, id = community.plaza.get(Audits), f"like:post:{post}:1"
+
+    async def is_told() -> bool:
+        return await community.unread("ana") == 2
+
+    await eventually(is_told)
+    expected = await community.told("ana")
+    assert [str(group) for group in (await audits.run()).groups] == []
+    await community.redis.zadd(NOTIFICATION_ACTORS("ana", id), {"cid": 5})
+    await community.redis.zadd(NOTIFICATIONS("ana"), {id: 1, "follow:user:7": 9})
+    await community.redis.zadd(NOTIFICATIONS_UNREAD("ana"), {"follow:user:9": 9})
+    await community.redis.zadd(NOTIFICATION_ACTORS("ana", "follow:user:8"), {"cid": 5})
+    repaired = await audits.run(REPAIR)
+    assert {group.rule for group in repaired.groups} >= {"group", "listed", "grouped", "source"}
+    assert [str(group) for group in (await audits.run()).groups] == []
+    assert await community.told("ana") == expected
