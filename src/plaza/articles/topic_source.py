@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from plaza.articles.events import ArticleCommented, ArticleDeleted, ArticleVoted
@@ -24,6 +24,9 @@ class ArticleTopics:
 
     def __init__(self, articles: Articles) -> None:
         self._valkey = articles.valkey
+
+    def listen(self, note: Callable[[str], None]) -> None:
+        """Events tell all changes."""
 
     def changes(self, event: Event, watched: WatchedTopics) -> Iterable[str]:
         topic = f"{PREFIX}{event.data['article']}"

@@ -12,6 +12,8 @@ import random
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 
 import structlog
 
@@ -38,7 +40,7 @@ MAX_CHANGES = 20_000
 SENT_AT_ONCE = 50
 # A listener has to connect again after this time, with credentials that are still valid.
 MAX_LISTENING_SECONDS = 1_800
-# A change waits so long for others that belong to it, then a second passes until the next messages.
+# A change waits so long for others that belong to it.
 COLLECT_SECONDS = 0.05
 INTERVAL_SECONDS = 1.0
 RETRY_SECONDS = 1.0
@@ -177,6 +179,8 @@ class TopicHub:
         self._has_changes = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._starting = asyncio.Lock()
+        for source in sources:
+            source.listen(partial(self._note, source))
 
     async def subscribe(
         self, viewer: Actor | None, address: str, names: Sequence[str], since_ms: int | None = None
@@ -186,7 +190,7 @@ class TopicHub:
         With `since_ms` the first messages are what the viewer may have missed since then. Raises `TooManyListeners`,
         `TooFast` for too many of one address, and `Invalid` for what is no topic.
         """
-        by_source = self._group(names)
+        by_source = _group_by_source(self._sources, names)
         listener = self._enter(viewer, address_subject(address))
         try:
             await self._start()
@@ -198,17 +202,6 @@ class TopicHub:
             await listener.aclose()
             raise
         return listener
-
-    def _group(self, names: Sequence[str]) -> dict[TopicSource, list[str]]:
-        if not 1 <= len(names) <= MAX_TOPICS:
-            raise Invalid(f"Must be 1 to {MAX_TOPICS} topics.", field="watch")
-        grouped: dict[TopicSource, list[str]] = {}
-        for name in dict.fromkeys(names):
-            source = self._sources.get(_kind(name))
-            if source is None or not _TOPIC.fullmatch(name):
-                raise Invalid(f"Unknown topic {name[:60]}.", field="watch")
-            grouped.setdefault(source, []).append(name)
-        return grouped
 
     def _enter(self, viewer: Actor | None, address: str) -> TopicListener:
         if self._limits and len(self._index) >= MAX_LISTENERS:
@@ -261,20 +254,22 @@ class TopicHub:
 
     def _collect(self, event: Event) -> None:
         source = self._by_type[event.type]
-        waiting = self._changes[source]
-        try:
+        with suppress(ValueError, TypeError, LookupError):  # other programs may write to streams too
             for change in source.changes(event, self._index):
-                if len(waiting) < MAX_CHANGES:
-                    waiting[change] = None
-        except (ValueError, TypeError, LookupError):
-            return  # other programs may write to streams too
-        if waiting:
+                self._note(source, change)
+
+    def _note(self, source: TopicSource, change: str) -> None:
+        waiting = self._changes[source]
+        if len(waiting) < MAX_CHANGES and len(self._index):
+            waiting[change] = None
             self._has_changes.set()
 
     async def _tell(self) -> None:
         """Tell listeners about changes, at most once a second."""
+        loop = asyncio.get_running_loop()
         while True:
             await self._has_changes.wait()
+            started = loop.time()
             await asyncio.sleep(COLLECT_SECONDS)
             self._has_changes.clear()
             try:
@@ -283,7 +278,7 @@ class TopicHub:
                 log.warning("topics_not_sent", error=str(error))
             except Exception as error:
                 log.error("topics_not_sent", exc_info=error)
-            await asyncio.sleep(INTERVAL_SECONDS)
+            await asyncio.sleep(started + INTERVAL_SECONDS - loop.time())
 
     async def _messages(self) -> list[TopicMessage]:
         """Return the messages about all that has changed."""
@@ -329,6 +324,18 @@ class TopicHub:
         """End all listeners."""
         self._stop()
         self._index.end_all()
+
+
+def _group_by_source(sources: Mapping[str, TopicSource], names: Sequence[str]) -> dict[TopicSource, list[str]]:
+    if not 1 <= len(names) <= MAX_TOPICS:
+        raise Invalid(f"Must be 1 to {MAX_TOPICS} topics.", field="watch")
+    grouped: dict[TopicSource, list[str]] = {}
+    for name in dict.fromkeys(names):
+        source = sources.get(_kind(name))
+        if source is None or not _TOPIC.fullmatch(name):
+            raise Invalid(f"Unknown topic {name[:60]}.", field="watch")
+        grouped.setdefault(source, []).append(name)
+    return grouped
 
 
 def last_event_ms(request: Request) -> int | None:

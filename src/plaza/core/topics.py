@@ -69,6 +69,9 @@ class TopicSource(Protocol):
     def event_types(self) -> Sequence[str]:
         """The events that change its topics."""
 
+    def listen(self, note: Callable[[str], None]) -> None:
+        """Take a function for changes that no event tells, which `messages` understands. Called once."""
+
     def changes(self, event: Event, watched: WatchedTopics) -> Iterable[str]:
         """Return what an event changes, if anybody watches it: any words that `messages` understands. No I/O."""
 

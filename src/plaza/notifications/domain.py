@@ -11,6 +11,7 @@ from plaza.notifications.rebuild import NotificationRebuild
 from plaza.notifications.recorder import Recorder
 from plaza.notifications.routes import route
 from plaza.notifications.service import Notifications
+from plaza.notifications.topic_source import UnreadTopic
 from plaza.notifications.unread_counts import UnreadCounts
 
 
@@ -25,6 +26,7 @@ def build(core: Core) -> Parts:
         personal_data=NotificationsPersonalData(core.valkey),
         personal_keys=PERSONAL_KEYS,
         inspectors=[NotificationInspector(core.functions, recorder)],
+        topic_sources=[UnreadTopic(counts)],
         on_close=[counts.close],
     )
 

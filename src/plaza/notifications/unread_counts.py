@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Final
 
@@ -35,6 +35,7 @@ class UnreadCounts:
         self._names: dict[str, str] = {}  # by each key that a cached count depends on
         self._listeners: dict[str, set[asyncio.Event]] = {}
         self._listening = 0
+        self._callbacks: list[Callable[[str], None]] = []
         self.close = functions.valkey.on_invalidate(self._invalidate)
 
     async def get(self, username: str) -> int:
@@ -49,6 +50,10 @@ class UnreadCounts:
                 "notifications_unread", keys, username, store=lambda count: self._store(username, int(count))
             )
         )
+
+    def on_change(self, call: Callable[[str], None]) -> None:
+        """Call a function with the username whenever a count may have changed that was read before."""
+        self._callbacks.append(call)
 
     def changes(self, username: str) -> AsyncIterator[int]:
         """Return the count now, then each time it is another one. Raises `TooManyListeners`."""
@@ -96,6 +101,8 @@ class UnreadCounts:
         names = list(self._counts) if keys is None else [self._names[key] for key in keys if key in self._names]
         for name in names:
             self._drop(name)
+            for call in self._callbacks:
+                call(name)
         for name in list(self._listeners) if keys is None else names:
             for listener in self._listeners.get(name, ()):
                 listener.set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from plaza.core.auth import Actor
@@ -65,6 +65,9 @@ class PostTopics:
         self._valkey = feeds.valkey
         self._home = home
         self._clock = clock
+
+    def listen(self, note: Callable[[str], None]) -> None:
+        """Events tell all changes."""
 
     def changes(self, event: Event, watched: WatchedTopics) -> Iterable[str]:
         post = event.data["post"]

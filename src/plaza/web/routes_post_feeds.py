@@ -29,7 +29,15 @@ async def feed_page(
     site: PageResponses, request: Request, visitor: Visitor, feed: PageResult[FeedItem], path: str, **context: Any
 ) -> Response[str]:
     """Return a page with a list of posts."""
-    values = {"section": "", "lead": "", "has_form": False, "tabs": "", "empty": "No posts yet.", **context}
+    values = {
+        "section": "",
+        "lead": "",
+        "has_form": False,
+        "tabs": "",
+        "empty": "No posts yet.",
+        "watch": "",
+        **context,
+    }
     cards = post_html.post_cards(feed.items, site.clock.now_ms())
     more = next_page_link(path, feed.pagination)
     response = site.page(request, visitor, "feed.html", rows=cards, more=more, **values)
@@ -44,7 +52,12 @@ async def explore(
     visitor = await site.visitors.from_request(request)
     feed = await feeds.explore(visitor.actor, Page(cursor=cursor), users=False)
     await sidebar.wait_until_loaded()
-    context = {"has_form": cursor is None, "empty": "No posts yet. Write the first one."}
+    is_first = cursor is None
+    context = {
+        "has_form": is_first,
+        "empty": "No posts yet. Write the first one.",
+        "watch": "explore" if is_first else "",
+    }
     return await feed_page(site, request, visitor, feed, "/app", section="Explore", title="Explore", **context)
 
 
@@ -60,6 +73,7 @@ async def following(request: Request, site: PageResponses, home: HomeFeed, curso
     visitor = await site.visitors.from_request(request)
     feed = await home.page(visitor.require_user(), Page(cursor=cursor), users=False)
     context = {"section": "Following", "title": "Following", "empty": "Follow users to see their posts here."}
+    context["watch"] = "following" if cursor is None else ""
     return await feed_page(site, request, visitor, feed, "/app/following", **context)
 
 

@@ -30,7 +30,9 @@ function applyFragment(html) {
   fragment.innerHTML = html; // safe: our templates escape user text, and scripts in a template element do not run
   for (const element of [...fragment.content.children]) {
     if (element.dataset.into) {
-      document.querySelector(element.dataset.into)?.[element.dataset.insert || "append"](...element.childNodes);
+      // What an update has already shown is not added again.
+      const added = [...element.childNodes].filter((node) => !(node.id && document.getElementById(node.id)));
+      document.querySelector(element.dataset.into)?.[element.dataset.insert || "append"](...added);
       continue;
     }
     const old = element.id && document.getElementById(element.id);
@@ -139,3 +141,5 @@ document.addEventListener("click", async (event) => {
 for (const element of document.querySelectorAll("[data-module]")) {
   import(`./${element.dataset.module}.js`).then((module) => module.start(element, { applyFragment, showMessage }));
 }
+
+if (document.querySelector("[data-watch], article.post")) addEventListener("load", () => setTimeout(() => import("./updates.js")));
