@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from plaza.articles.events import ArticleCommented, ArticleDeleted, ArticleVoted
+from plaza.articles.events import ArticleCommentDeleted, ArticleCommented, ArticleDeleted, ArticleVoted
 from plaza.articles.keys import ARTICLE, ARTICLE_COMMENTS
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
@@ -20,7 +20,7 @@ class ArticleTopics:
     """The topic `article:<id>`."""
 
     kinds = ("article",)
-    event_types = (ArticleVoted.type, ArticleCommented.type, ArticleDeleted.type)
+    event_types = (ArticleVoted.type, ArticleCommented.type, ArticleCommentDeleted.type, ArticleDeleted.type)
 
     def __init__(self, articles: Articles) -> None:
         self._valkey = articles.valkey
