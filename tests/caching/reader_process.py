@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plaza.caching.page_cache import PageCache
+from plaza.caching.page_cache import Computation, PageCache
 from plaza.caching.page_store import CachedPage, page_hash
 from plaza.caching.row_cache import RowCache
 from plaza.caching.standalone import connect
@@ -20,7 +20,7 @@ SLOW_SECONDS = 0.5
 async def main(url: str) -> None:
     async with connect(url) as store:
 
-        async def compute(attended: bool) -> CachedPage:
+        async def compute(_: Computation) -> CachedPage:
             n = await store.valkey.call("INCR", "pages computed")
             await asyncio.sleep(SLOW_SECONDS)
             return CachedPage(f"<p>{n}</p>".encode())

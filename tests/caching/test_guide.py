@@ -16,8 +16,9 @@ PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
 async def test_the_programs_of_the_guide_run_and_have_at_most_ten_lines(server: Server) -> None:
-    rows, pages = (code.replace("valkey://localhost:6379", server.url) for code in PYTHON.findall(GUIDE.read_text()))
-    for program in (rows, pages):
+    programs = [code.replace("valkey://localhost:6379", server.url) for code in PYTHON.findall(GUIDE.read_text())]
+    rows, pages, handle, key = programs
+    for program in programs:
         assert len([line for line in program.splitlines() if line]) <= 10
 
     async def load(ids: list[str]) -> dict[str, dict[str, Any]]:
@@ -34,3 +35,8 @@ async def test_the_programs_of_the_guide_run_and_have_at_most_ten_lines(server: 
     async with client_of(names["app"]) as web:
         assert (await web.get("/items/7")).text == (await web.get("/items/7")).text == "<h1>Item 7</h1>"
         assert await names["app"].purge("item-7") == 1
+    exec("from plaza.caching import *", names)
+    names["app"] = names["FastAPI"]()
+    exec(handle, names)
+    exec(key, names)
+    assert names["key"].selects_by_cookie

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plaza.caching.keys import CACHED_PAGE, ITEM_VIEWS, PAGE_STATE, PAGE_TAG
-from plaza.caching.page_cache import PageCache
+from plaza.caching.page_cache import Computation, PageCache
 from plaza.caching.page_store import FRESH_SECONDS, CachedPage, PageCacheOptions, ServedPage, is_not_modified, page_hash
 from plaza.caching.standalone import connect
 from plaza.core.clock import ManualClock
@@ -32,7 +32,7 @@ class Renderer:
         self.headers: tuple[tuple[str, str], ...] = ()
         self.fails = False
 
-    async def __call__(self, attended: bool) -> CachedPage:
+    async def __call__(self, _: Computation) -> CachedPage:
         self.count += 1
         body = f"<p>{self.count}</p>".encode()
         if self.gate is not None:

@@ -7,11 +7,14 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from plaza.caching.keys import CACHED_ROW, ROW_DELAYS, ROW_SCHEDULE, ROW_STATE
+from plaza.caching.keys import CACHED_PAGE, CACHED_ROW, ROW_DELAYS, ROW_SCHEDULE, ROW_STATE
 from plaza.caching.library import BRIEF_SECONDS
+from plaza.caching.page_cache import Computation, PageCache
+from plaza.caching.page_store import CachedPage
 from plaza.caching.row_cache import RowCache
 from plaza.caching.row_store import DUE_LEASE_SECONDS, RowData
 from plaza.caching.standalone import connect
@@ -147,7 +150,7 @@ async def test_an_invalid_id_in_the_schedule_is_kept_and_delays_no_row(
     rows: RowCache, table: Table, redis_client: Any
 ) -> None:
     table.put("9")
-    for id in ("no id", "{9}", "x" * 65, "9"):
+    for id in ("no id", "{9}", "x" * 201, "9"):
         await redis_client.zadd(ROW_DELAYS(), {id: 5})
         await redis_client.zadd(ROW_SCHEDULE(), {id: 0})
     await rows.worker.copy_due()
@@ -385,10 +388,70 @@ async def test_after_a_failed_load_the_next_reader_tries_at_once(
     assert await rows.get("1") is not None
 
 
-@pytest.mark.parametrize("id", ["", "a:b", "a{b", "a b", "x" * 65, "a\n"])
+@pytest.mark.parametrize("id", ["", "x" * 201, "é" * 50])
 async def test_an_invalid_row_id_is_rejected(rows: RowCache, id: str) -> None:
     with pytest.raises(ValueError, match="id"):
         await rows.get(id)
+
+
+@pytest.mark.parametrize(
+    ("parse", "ids"),
+    [
+        (str, ["a:b", "a{b}", "a b", "50%", "%20", "~", "\u00fc", "a\n"]),
+        (int, [273, -1]),
+        (UUID, [UUID("7d0c2f63-5c0a-4f0e-9d53-1b7a5c3f9e21")]),
+    ],
+)
+async def test_ids_of_any_kind_are_cached_and_copied(
+    functions: Functions, redis_client: Any, parse: Any, ids: list[Any]
+) -> None:
+    async def load(wanted: Sequence[Any]) -> Mapping[Any, RowData]:
+        assert all(type(id) is type(ids[0]) for id in wanted)
+        return {id: {"name": str(id)} for id in wanted if id in ids}
+
+    rows = RowCache(functions, load, parse_id=parse)
+    assert [row and row.data["name"] for row in await rows.get_many(ids)] == [str(id) for id in ids]
+    for id in ids:
+        await rows.schedule(id, 5)
+    if parse is not str:  # another service has scheduled what is no such id
+        await redis_client.zadd(ROW_DELAYS(), {"other": 5})
+        await redis_client.zadd(ROW_SCHEDULE(), {"other": 0})
+    await rows.worker.copy_due()
+    for id in ids:
+        row = await rows.get(id)
+        assert row is not None
+        assert (row.data["name"], row.stale) == (str(id), False)
+    assert await redis_client.zcard(ROW_DELAYS()) == len(ids) + (parse is not str)
+
+
+async def test_caches_with_a_prefix_share_nothing_with_others(place: Server | Cluster, redis_client: Any) -> None:
+    async def load(ids: Sequence[str]) -> Mapping[str, RowData]:
+        return {id: {"name": prefix} for id in ids}
+
+    for prefix in ("", "one:", "two:"):
+        async with connect(place.url, prefix) as store:
+            rows, pages = RowCache(store, load), PageCache(store)
+
+            async def compute(_: Computation, prefix: str = prefix) -> CachedPage:
+                return CachedPage(prefix.encode(), tags=("tag",))
+
+            await rows.schedule("1", 10)
+            await rows.worker.copy_due()
+            row, served = await rows.get("1"), await pages.serve("page", compute)
+            assert row is not None
+            assert served is not None
+            assert (row.data["name"], served.page.body) == (prefix, prefix.encode())
+            names = {name async for name in redis_client.scan_iter(f"{prefix}*")}
+            for key in (CACHED_ROW("1"), ROW_STATE("1"), ROW_DELAYS(), ROW_SCHEDULE(), CACHED_PAGE("page")):
+                assert prefix + key in names
+            if prefix == "two:":
+                await pages.purge("tag")
+            await pages.close()
+    assert await redis_client.get("one:" + CACHED_PAGE("page")) == "one:"
+    assert await redis_client.get("two:" + CACHED_PAGE("page")) is None
+    with pytest.raises(ValueError, match="prefix"):
+        async with connect(place.url, "a'b"):
+            pass
 
 
 async def test_ten_thousand_rows_with_delays_of_1_to_60_seconds_are_copied_when_due(

@@ -5,8 +5,10 @@ previous version, or wait if there is none. A change is visible at once.
 """
 
 from plaza.caching.middleware import PageCacheMiddleware
-from plaza.caching.page_cache import PageCache
+from plaza.caching.page_cache import Computation, PageCache
+from plaza.caching.page_cache_client import PageCacheClient
 from plaza.caching.page_store import CachedPage, PageCacheOptions, page_hash
+from plaza.caching.request_key import RequestKey
 from plaza.caching.row_cache import RowCache
 from plaza.caching.row_store import CachedRow
 from plaza.caching.row_worker import RowWorker
@@ -15,9 +17,12 @@ from plaza.caching.standalone import connect
 __all__ = [
     "CachedPage",
     "CachedRow",
+    "Computation",
     "PageCache",
+    "PageCacheClient",
     "PageCacheMiddleware",
     "PageCacheOptions",
+    "RequestKey",
     "RowCache",
     "RowWorker",
     "connect",

@@ -6,6 +6,7 @@ have no owner. The prefix `shop:` is part of the published names, so it stays.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from plaza.core.keyspace import Catalogue, Formula, HashField, Key, KeyAccess
@@ -14,7 +15,9 @@ from plaza.core.keyspace import Catalogue, Formula, HashField, Key, KeyAccess
 ANY_SECONDS: Final = 315_360_000
 # Plaza uses 32 hexadecimal digits; other services may use any hash.
 PAGE: Final = r"[^\s{}]{1,256}"
-ITEM: Final = "[A-Za-z0-9_.-]{1,64}"
+# Any id, percent-encoded.
+ITEM: Final = "[A-Za-z0-9_.~%-]{1,200}"
+TAG: Final = "[A-Za-z0-9_.-]{1,64}"
 
 # The owner part of `shop:halved:<popular>`: on a cluster `shop:halved:{viewed:}` shares a slot with `viewed:`.
 POPULAR: Final = "viewed:"
@@ -106,7 +109,9 @@ PAGE_STATE = Key(
         HashField("busy", "which request computes it", KeyAccess.ADMIN),
         HashField("lease", "until when that request has the exclusive right to", KeyAccess.ADMIN),
         HashField("void", "set if the page was purged during the computation", KeyAccess.ADMIN),
-        HashField("pass", "until when the page is known not to be cacheable", KeyAccess.ADMIN),
+        HashField(
+            "pass", "until when no request waits for the page: it is not cacheable, or a stream", KeyAccess.ADMIN
+        ),
     ),
     lifetime="ten minutes",
     ttl_seconds=86_400,
@@ -146,14 +151,27 @@ VIEWS_HALVED = Key(
     read=KeyAccess.ADMIN,
 )
 
-CATALOGUE = Catalogue.from_module("caching", globals(), {"item": ITEM, "page": PAGE, "tag": ITEM, "popular": POPULAR})
+CATALOGUE = Catalogue.from_module("caching", globals(), {"item": ITEM, "page": PAGE, "tag": TAG, "popular": POPULAR})
 
 
-def row_keys(item: str | int) -> list[str]:
-    """The keys of a cached row: row, state."""
-    return [CACHED_ROW(item), ROW_STATE(item)]
+# A prefix of all keys, for applications that share a Valkey.
+PREFIX: Final = re.compile("[A-Za-z0-9_.:-]{0,64}")
 
 
-def page_keys(page: str) -> list[str]:
-    """The keys of a cached page: page, state."""
-    return [CACHED_PAGE(page), PAGE_STATE(page)]
+class CacheKeys:
+    """The names of the caches' keys in a connection, which may have a prefix."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        keys = catalogue.keys
+        self.cached_row, self.row_state = keys["cached_row"], keys["row_state"]
+        self.delays, self.schedule = keys["row_delays"], keys["row_schedule"]
+        self.cached_page, self._page_state = keys["cached_page"], keys["page_state"]
+        self.tag, self.views = keys["page_tag"], keys["item_views"]
+
+    def row(self, item: str) -> list[str]:
+        """Return the keys of a cached row: row, state."""
+        return [self.cached_row(item), self.row_state(item)]
+
+    def page(self, page: str) -> list[str]:
+        """Return the keys of a cached page: page, state."""
+        return [self.cached_page(page), self._page_state(page)]

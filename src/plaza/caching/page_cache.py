@@ -6,8 +6,8 @@
     missing    One request computes it. The others wait.
     purged     Something on the page has changed. The previous version is not served either.
 
-The computing request holds a lease; if its process dies, another takes over after the lease. No request waits for a
-page that turned out not to be cacheable, for example because it sets a cookie.
+The computing request holds a lease; if its process dies, another takes over after the lease. As soon as a response
+turns out not to be cacheable, for example because it sets a cookie, or to be a stream, no request waits for it.
 
 `middleware.py` puts this cache in front of any ASGI application. The shop's own pages use it directly.
 """
@@ -18,12 +18,13 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Any, Final
 
 import structlog
 
-from plaza.caching.keys import CACHED_PAGE
 from plaza.caching.page_store import (
     CachedPage,
     PageCacheOptions,
@@ -48,8 +49,25 @@ MAX_LOCAL_PAGES: Final = 1_000
 
 _hits, _old, _computed, _passed = map(metrics.CACHE_PAGES.labels, ("hit", "old", "computed", "passed"))
 
-# Computes a page. The argument says whether a client waits for it. None: the page went to that client, uncacheable.
-ComputePage = Callable[[bool], Awaitable[CachedPage | None]]
+
+async def _no_one_waits(not_cacheable: bool) -> None:
+    """Do nothing: no request waits for an uncached page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """The computation of a page, by the one request that may: `client_waits` for the result, or has an older page."""
+
+    client_waits: bool = True
+    _let_pass: Callable[[bool], Awaitable[None]] = _no_one_waits
+
+    async def let_others_pass(self, *, not_cacheable: bool) -> None:
+        """Let the requests that wait for the page compute it themselves: it is not cacheable, or takes long to send."""
+        await self._let_pass(not_cacheable)
+
+
+# Computes a page. None: the page went to the client that waits, and is not cacheable.
+ComputePage = Callable[[Computation], Awaitable[CachedPage | None]]
 
 
 class PageCache:
@@ -70,7 +88,7 @@ class PageCache:
 
         With an `item` the page is stored only while that item is among the most viewed. None: `compute` sent it.
         """
-        local = self._local.get(CACHED_PAGE(page))
+        local = self._local.get(self._store.keys.cached_page(page))
         if local is not None:
             now = local.now_ms(self._store.clock)
             if now <= local.fresh_until_ms and not local.should_renew_early(now, self._store.options.beta):
@@ -107,14 +125,14 @@ class PageCache:
 
     async def _keep(self, page: str, found: StoredPage) -> StoredPage:
         """Cache a fresh page in this process until Valkey reports a change."""
-        if not found.was_fresh or self._local.get(CACHED_PAGE(page)) is not None:
+        if not found.was_fresh or self._local.get(self._store.keys.cached_page(page)) is not None:
             return found
 
         async def read_fresh() -> StoredPage | None:
             stored = await self._store.read(page)
             return stored if isinstance(stored, StoredPage) and stored.was_fresh else None
 
-        return await self._local.load(CACHED_PAGE(page), read_fresh) or found
+        return await self._local.load(self._store.keys.cached_page(page), read_fresh) or found
 
     async def _serve_stored(self, page: str, found: StoredPage, compute: ComputePage) -> ServedPage:
         now = found.now_ms(self._store.clock)
@@ -139,7 +157,7 @@ class PageCache:
         """Compute a page and store it, under this request's claim."""
         started = monotonic()
         try:
-            computed = await compute(client_waits)
+            computed = await compute(Computation(client_waits, partial(self._let_pass, page, request)))
         except BaseException:
             await self._give_up(page, request, not_cacheable=False)
             raise
@@ -150,12 +168,19 @@ class PageCache:
         stored = await self._store.store(page, request, computed, etag, (monotonic() - started) * 1000)
         return ServedPage(computed, etag, f"{status}; stored" if stored else f"{status}; stored=?0")
 
+    async def _let_pass(self, page: str, request: str, not_cacheable: bool) -> None:
+        if not_cacheable:
+            await self._give_up(page, request, not_cacheable=True)
+            return
+        with contextlib.suppress(Unavailable):  # then the lease expires
+            await self._store.let_pass(page, request)
+
     async def _give_up(self, page: str, request: str, *, not_cacheable: bool) -> None:
         with contextlib.suppress(Unavailable):  # then the lease expires
             await self._store.give_up(page, request, not_cacheable=not_cacheable)
 
     async def _serve_uncached(self, compute: ComputePage, status: str) -> ServedPage | None:
-        computed = await compute(True)
+        computed = await compute(Computation())
         if computed is None:
             return None
         return ServedPage(computed, page_etag(computed) if is_cacheable(computed) else "", status)

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from plaza.caching.keys import ITEM, ITEM_VIEWS, PAGE_TAG, page_keys
+from plaza.caching.keys import TAG, CacheKeys
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
@@ -30,7 +30,7 @@ BETA: Final = 1.0
 PURGE_BATCH: Final = 500
 MAX_PAGE_BYTES: Final = 1024 * 1024
 
-_TAG = re.compile(ITEM)
+_TAG = re.compile(TAG)
 
 Headers = tuple[tuple[str, str], ...]
 PageClaim = Literal["yours", "busy", "there"]
@@ -131,13 +131,14 @@ class PageStore:
 
     def __init__(self, functions: Functions, options: PageCacheOptions, clock: Clock | None = None) -> None:
         self.functions = functions
+        self.keys = CacheKeys(functions.catalogues["caching"])
         self.options = options
         self.clock = clock
 
     async def read(self, page: str) -> StoredPage | Literal["pass", "busy", ""]:
         """Return a page; else "pass" if it is not cacheable, "busy" if a request computes it, or "" if none does."""
         # Raw bytes, since a page may have any encoding.
-        reply = await self.functions.query("caching_page", page_keys(page), self._now(), raw=True)
+        reply = await self.functions.query("caching_page", self.keys.page(page), self._now(), raw=True)
         if reply[0] is not None:
             return StoredPage.from_lua(reply)
         state: Literal["pass", "busy", ""] = reply[1].decode()
@@ -147,7 +148,7 @@ class PageStore:
         """Ask for the right to compute a page; with `early` also while it is fresh."""
         lease_ms = round(self.options.lease_seconds * 1000)
         args = (request, self._now(), lease_ms, "1" if early else "0")
-        claimed: PageClaim = await self.functions.run("caching_claim_page", page_keys(page), *args)
+        claimed: PageClaim = await self.functions.run("caching_claim_page", self.keys.page(page), *args)
         return claimed
 
     async def store(self, page: str, request: str, computed: CachedPage, etag: str, cost_ms: float) -> bool:
@@ -159,17 +160,21 @@ class PageStore:
         times = (self._now(), f"{cost_ms:.3f}", round(fresh * 1000), round(self.options.old_seconds * 1000))
         args = (page, request, computed.body, head, *times, *computed.tags)
         try:
-            return bool(await self.functions.run("caching_store_page", page_keys(page), *args))
+            return bool(await self.functions.run("caching_store_page", self.keys.page(page), *args))
         except Unavailable:
             return False
 
     async def give_up(self, page: str, request: str, *, not_cacheable: bool) -> None:
         """End a claim without a page."""
         args = (request, "1" if not_cacheable else "0", self._now())
-        await self.functions.run("caching_give_up_page", page_keys(page), *args)
+        await self.functions.run("caching_give_up_page", self.keys.page(page), *args)
+
+    async def let_pass(self, page: str, request: str) -> None:
+        """Let other requests compute the page while this one does, which still may store it."""
+        await self.functions.run("caching_let_pass", self.keys.page(page), request)
 
     async def is_popular(self, item: str) -> bool:
-        rank = await self.functions.valkey.call("ZRANK", ITEM_VIEWS(), item)
+        rank = await self.functions.valkey.call("ZRANK", self.keys.views(), item)
         return rank is not None and rank < self.options.popular
 
     async def purge(self, tag: str) -> int:
@@ -179,7 +184,7 @@ class PageStore:
         total = 0
         while True:
             args = (tag, self._now(), PURGE_BATCH)
-            dropped: int = await self.functions.run("caching_purge", [PAGE_TAG(tag)], *args)
+            dropped: int = await self.functions.run("caching_purge", [self.keys.tag(tag)], *args)
             total += dropped
             if dropped < PURGE_BATCH:
                 return total

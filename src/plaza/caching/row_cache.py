@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
-from plaza.caching.keys import CACHED_ROW
-from plaza.caching.row_store import CachedRow, LoadRows, RowData, RowReply, RowStore, check_row_id
+from plaza.caching.row_ids import RowIds
+from plaza.caching.row_store import CachedRow, LoadRows, RowData, RowReply, RowStore
 from plaza.caching.row_worker import RowWorker
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
@@ -59,28 +59,36 @@ class _LocalRow:
 
 
 class RowCache:
-    """Reads rows through Valkey."""
+    """Reads rows through Valkey. `parse_id` makes an id of its text, for `load`: `int`, `UUID`, or `str`."""
 
-    def __init__(self, functions: Functions, load: LoadRows, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        functions: Functions,
+        load: LoadRows,
+        *,
+        parse_id: Callable[[str], Any] = str,
+        clock: Clock | None = None,
+    ) -> None:
         self._store = RowStore(functions, clock)
-        self.worker = RowWorker(self._store, load)
-        self._loader = _BatchLoader(load)
+        self._ids = RowIds(parse_id)
+        by_text = self._ids.loading_by_text(load)
+        self.worker = RowWorker(self._store, by_text, self._ids)
+        self._loader = _BatchLoader(by_text)
         self._loading: dict[str, asyncio.Task[CachedRow | None]] = {}
         self._process_id = secrets.token_hex(6)
         self._local: TrackingCache[_LocalRow] = TrackingCache(functions.valkey, MAX_LOCAL_ROWS)
 
-    async def get(self, id: str) -> CachedRow | None:
+    async def get(self, row_id: Hashable) -> CachedRow | None:
         """Return a row, or None if the database has none. One round trip, or none if this process has cached it."""
-        check_row_id(id)
+        id = self._ids.text(row_id)
         local = self._get_local(id)
         if local is not None:
             return local
         return await self._row_from(id, await self._store.read_tracked(id, lambda reply: self._keep(id, reply)))
 
-    async def get_many(self, ids: Sequence[str]) -> list[CachedRow | None]:
+    async def get_many(self, row_ids: Sequence[Hashable]) -> list[CachedRow | None]:
         """Return rows in the order of their ids. One round trip, and one query for all that are not cached."""
-        for id in ids:
-            check_row_id(id)
+        ids = [self._ids.text(id) for id in row_ids]
         rows: dict[str, CachedRow | None] = {id: row for id in ids if (row := self._get_local(id)) is not None}
         replies = await self._store.read_many([id for id in dict.fromkeys(ids) if id not in rows])
         rows.update((id, reply.row) for id, reply in replies.items() if not reply.needs_load)
@@ -90,35 +98,38 @@ class RowCache:
         rows.update(zip(to_load, loaded, strict=True))
         return [rows[id] for id in ids]
 
-    async def reload(self, id: str) -> CachedRow | None:
+    async def reload(self, row_id: Hashable) -> CachedRow | None:
         """Load a row from the database and replace the cached one."""
+        id = self._ids.text(row_id)
         data = await self._loader.load(id)
         await self._store.fill(id, data)
         return CachedRow.from_data(data)
 
-    async def load(self, id: str) -> CachedRow | None:
+    async def load(self, row_id: Hashable) -> CachedRow | None:
         """Load a row from the database and cache it. If the database has none, what another service cached stays."""
+        id = self._ids.text(row_id)
         data = await self._loader.load(id)
         if data is not None:
             await self._store.fill(id, data)
         return CachedRow.from_data(data)
 
-    async def put(self, id: str, data: RowData | None) -> None:
+    async def put(self, row_id: Hashable, data: RowData | None) -> None:
         """Store what the caller has just written to the database. None: the row was deleted. One round trip."""
-        await self._store.fill(id, data)
+        await self._store.fill(self._ids.text(row_id), data)
 
-    async def schedule(self, id: str, delay: float) -> None:
+    async def schedule(self, row_id: Hashable, delay: float) -> None:
         """Copy a row every `delay` seconds, beginning now; 0 or less removes it from the cache. One round trip."""
-        check_row_id(id)
-        await self._store.schedule(id, delay)
+        await self._store.schedule(self._ids.text(row_id), delay)
 
     def _get_local(self, id: str) -> CachedRow | None:
-        local = self._local.get(CACHED_ROW(id))
+        local = self._local.get(self._store.keys.cached_row(id))
         return local.row if local is not None and local.is_fresh(self._store.clock) else None
 
     def _keep(self, id: str, reply: RowReply) -> None:
         if reply.state == "" and reply.row is not None and reply.fresh_until_ms is not None:
-            self._local.put(CACHED_ROW(id), _LocalRow(reply.row, reply.fresh_until_ms, reply.now_ms, monotonic()))
+            self._local.put(
+                self._store.keys.cached_row(id), _LocalRow(reply.row, reply.fresh_until_ms, reply.now_ms, monotonic())
+            )
 
     async def _row_from(self, id: str, reply: RowReply) -> CachedRow | None:
         return await self._load(id, reply.row) if reply.needs_load else reply.row

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import msgspec
 
-from plaza.caching.keys import ITEM, ROW_DELAYS, ROW_SCHEDULE, ROW_STATE, row_keys
+from plaza.caching.keys import CacheKeys
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 
@@ -22,10 +21,10 @@ DUE_BATCH: Final = 500
 
 # A database row, as JSON. A row with a `version` never replaces one with a higher version.
 RowData = Mapping[str, Any]
-LoadRows = Callable[[Sequence[str]], Awaitable[Mapping[str, RowData]]]
+# Loads rows by their ids.
+LoadRows = Callable[[Sequence[Any]], Awaitable[Mapping[Any, RowData]]]
 Claim = Literal["yours", "busy", "there"]
 
-_ID = re.compile(ITEM)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -80,13 +79,14 @@ class RowStore:
 
     def __init__(self, functions: Functions, clock: Clock | None = None) -> None:
         self.functions = functions
+        self.keys = CacheKeys(functions.catalogues["caching"])
         self.clock = clock
 
     def now(self) -> int | str:
         return "" if self.clock is None else self.clock.now_ms()
 
     async def read(self, id: str) -> RowReply:
-        return RowReply.from_lua(await self.functions.query("caching_row", row_keys(id), self.now()))
+        return RowReply.from_lua(await self.functions.query("caching_row", self.keys.row(id), self.now()))
 
     async def read_tracked(self, id: str, keep: Callable[[RowReply], None]) -> RowReply:
         """Read a row that Valkey tracks from now on: `keep` runs before the news of any later change."""
@@ -95,23 +95,25 @@ class RowStore:
             keep(RowReply.from_lua(reply))
 
         return RowReply.from_lua(
-            await self.functions.query_tracked("caching_row", row_keys(id), self.now(), store=parse_and_keep)
+            await self.functions.query_tracked("caching_row", self.keys.row(id), self.now(), store=parse_and_keep)
         )
 
     async def read_many(self, ids: Sequence[str]) -> dict[str, RowReply]:
         """Read rows by their ids. One round trip."""
         if not ids:
             return {}
-        replies = await self.functions.query_each("caching_row", [row_keys(id) for id in ids], self.now())
+        replies = await self.functions.query_each("caching_row", [self.keys.row(id) for id in ids], self.now())
         return {id: RowReply.from_lua(reply) for id, reply in zip(ids, replies, strict=True)}
 
     async def claim(self, id: str, reader: str) -> Claim:
         """Ask for the right to load a row."""
-        claimed: Claim = await self.functions.run("caching_claim_row", row_keys(id), reader, self.now(), LOAD_LEASE_MS)
+        claimed: Claim = await self.functions.run(
+            "caching_claim_row", self.keys.row(id), reader, self.now(), LOAD_LEASE_MS
+        )
         return claimed
 
     async def release(self, id: str, reader: str) -> None:
-        await self.functions.run("caching_release_row", row_keys(id), reader)
+        await self.functions.run("caching_release_row", self.keys.row(id), reader)
 
     async def fill(
         self, id: str, data: RowData | None, *, reader: str = "", delay: str | None = None, since_ms: str = ""
@@ -122,22 +124,24 @@ class RowStore:
         if delay is None:
             delay = await self._read_delay(id) if self.functions.valkey.clustered else "?"
         args = (id, json, version, self.now(), delay, reader, since_ms)
-        await self.functions.run("caching_fill_row", row_keys(id), *args)
+        await self.functions.run("caching_fill_row", self.keys.row(id), *args)
 
     async def _read_delay(self, id: str) -> str:
         """Return the seconds between two copies, or an empty string if the row is not scheduled."""
-        delay, due = await self.functions.valkey.batch([("ZSCORE", ROW_DELAYS(), id), ("ZSCORE", ROW_SCHEDULE(), id)])
+        delay, due = await self.functions.valkey.batch(
+            [("ZSCORE", self.keys.delays(), id), ("ZSCORE", self.keys.schedule(), id)]
+        )
         return "" if delay is None or due is None or float(delay) <= 0 else repr(float(delay))
 
     async def schedule(self, id: str, delay: float) -> None:
         """Copy a row every `delay` seconds, beginning now; 0 or less removes it from the cache."""
         assert math.isfinite(delay), "a delay is a number of seconds"
-        await self.functions.run("caching_schedule", row_keys(id), id, repr(float(delay)), self.now())
+        await self.functions.run("caching_schedule", self.keys.row(id), id, repr(float(delay)), self.now())
 
     async def claim_due(self) -> DueRows:
         """Claim the rows that are due, at most one batch."""
         now, claim, first, *ids = await self.functions.run(
-            "caching_claim_due", [ROW_SCHEDULE()], self.now(), DUE_LEASE_SECONDS, DUE_BATCH
+            "caching_claim_due", [self.keys.schedule()], self.now(), DUE_LEASE_SECONDS, DUE_BATCH
         )
         return DueRows(ids, claim, float(now), float(first) if first else None)
 
@@ -145,23 +149,14 @@ class RowStore:
         """Set when claimed rows are due again, in Unix seconds."""
         if due:
             pairs = [part for id, at in due.items() for part in (id, repr(at))]
-            await self.functions.run("caching_next_due", [ROW_SCHEDULE()], claim, *pairs)
+            await self.functions.run("caching_next_due", [self.keys.schedule()], claim, *pairs)
 
     async def read_delays(self, ids: Sequence[str]) -> dict[str, float]:
         """Return the seconds between two copies of each row; a row that is not to be copied is left out."""
-        delays = await self.functions.valkey.call("ZMSCORE", ROW_DELAYS(), *ids)
+        delays = await self.functions.valkey.call("ZMSCORE", self.keys.delays(), *ids)
         return {id: float(delay) for id, delay in zip(ids, delays, strict=True) if delay and float(delay) > 0}
 
     async def find_foreign(self, ids: Sequence[str]) -> set[str]:
         """Return the rows that only another service has scheduled and cached: they have no state. One round trip."""
-        known = await self.functions.valkey.batch([("EXISTS", ROW_STATE(id)) for id in ids]) if ids else []
+        known = await self.functions.valkey.batch([("EXISTS", self.keys.row_state(id)) for id in ids]) if ids else []
         return {id for id, exists in zip(ids, known, strict=True) if not exists}
-
-
-def is_row_id(id: str) -> bool:
-    return _ID.fullmatch(id) is not None
-
-
-def check_row_id(id: str) -> None:
-    if not is_row_id(id):
-        raise ValueError("Invalid row id. Use 1 to 64 of A-Z, a-z, 0-9, `_`, `.` and `-`.")

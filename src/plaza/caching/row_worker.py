@@ -8,7 +8,8 @@ from typing import Final
 
 import structlog
 
-from plaza.caching.row_store import DueRows, LoadRows, RowData, RowStore, is_row_id
+from plaza.caching.row_ids import RowIds
+from plaza.caching.row_store import DueRows, LoadRows, RowData, RowStore
 from plaza.core import metrics
 from plaza.core.errors import Unavailable
 
@@ -27,9 +28,10 @@ _copied, _failed = map(metrics.CACHE_ROWS.labels, ("done", "failed"))
 class RowWorker:
     """Copies due rows. Any number of processes may run one; each due row goes to one of them."""
 
-    def __init__(self, store: RowStore, load: LoadRows) -> None:
+    def __init__(self, store: RowStore, load: LoadRows, ids: RowIds) -> None:
         self._store = store
-        self._load = load
+        self._load = load  # by the texts of ids
+        self._ids = ids
 
     async def run(self) -> None:
         """Copy rows when they are due, until cancelled."""
@@ -81,8 +83,8 @@ class RowWorker:
 
     async def _valid_ids(self, due: DueRows) -> list[str]:
         """Other services may write `schedule:` too. An invalid id there stays, and must not stop the other rows."""
-        invalid = [id for id in due.ids if not is_row_id(id)]
+        invalid = [id for id in due.ids if not self._ids.is_text(id)]
         if invalid:
             log.warning("row_schedule_invalid_ids", ids=invalid[:10])
             await self._store.set_next_due(due.claim, dict.fromkeys(invalid, due.now + INVALID_SECONDS))
-        return [id for id in due.ids if is_row_id(id)]
+        return [id for id in due.ids if self._ids.is_text(id)]

@@ -130,6 +130,7 @@ class Functions:
     def __init__(self, valkey: Valkey, libraries: Sequence[Library], *, projection_ms: int = PROJECTION_MS) -> None:
         self.valkey = valkey
         layout = Layout.BRACES if valkey.clustered else Layout.PLAIN
+        self.catalogues = {library.name: library.catalogue for library in libraries}
         # Valkey refuses a library without functions.
         self.built = {library.name: library.build(layout, projection_ms) for library in libraries if library.lua}
         self.outbox = Outbox(self._run, valkey)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import ClassVar, Literal
 
@@ -251,6 +251,11 @@ class Catalogue:
 
     def __iter__(self) -> Iterator[tuple[str, Key]]:
         return iter(self.keys.items())
+
+    def prefixed(self, prefix: str) -> Catalogue:
+        """Return the same keys with names that begin with a prefix."""
+        keys = {name: replace(key, pattern=prefix + key.pattern) for name, key in self}
+        return Catalogue(self.domain, keys, self.shapes)
 
     def match(self, name: str, layout: Layout | None = None) -> KeyMatch | None:
         """Return the family of a name and its ids, or None if no family matches."""

@@ -11,7 +11,7 @@ import jinja2
 from markupsafe import Markup
 
 from plaza.caching.library import BRIEF_SECONDS
-from plaza.caching.page_cache import PageCache
+from plaza.caching.page_cache import Computation, PageCache
 from plaza.caching.page_store import CachedPage, ServedPage, page_etag, page_hash
 from plaza.sessions.keys import LOGIN_TOKENS
 from plaza.shop.items import Items, page_tag
@@ -51,13 +51,13 @@ class Storefront:
         The cache key is the item alone, without host and parameters, so made-up parameters cannot fill the cache.
         """
 
-        async def compute(_: bool) -> CachedPage:
+        async def compute(_: Computation) -> CachedPage:
             return self._render(await self._items.read(id))
 
         if not bypass_reason and token is not None and await self._valkey.call("HEXISTS", LOGIN_TOKENS(), token):
             bypass_reason = "personal"
         if bypass_reason:
-            page, status = await compute(True), f"fwd=bypass; detail={bypass_reason}"
+            page, status = await compute(Computation()), f"fwd=bypass; detail={bypass_reason}"
             return ServedPage(page, page_etag(page), status, personal=bypass_reason == "personal")
         served = await self._pages.serve(page_hash([f"/shop/pages/items/{id}"]), compute, str(id))
         assert served is not None, "compute() always returns a page"

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from markupsafe import Markup
 
 from plaza.caching.library import BRIEF_SECONDS
-from plaza.caching.page_cache import PageCache
+from plaza.caching.page_cache import Computation, PageCache
 from plaza.caching.page_store import CachedPage, page_hash
 from plaza.shop.items import page_tag
 from plaza.shop.model import Item
@@ -46,7 +46,7 @@ class ProductPages:
     async def render_item(self, item: Item) -> tuple[Markup, str]:
         """Return an item as HTML and the `Cache-Status` value (RFC 9211). No round trip if it is cached here."""
 
-        async def compute(_: bool) -> CachedPage:
+        async def compute(_: Computation) -> CachedPage:
             body = render("product.html", item=item).encode()
             fresh = BRIEF_SECONDS if item.stale else None
             return CachedPage(body, tags=(page_tag(item.id),), fresh_seconds=fresh)

@@ -65,6 +65,13 @@ command('store_page', function(keys, args)
   return 1
 end)
 
+-- let_pass: until its lease ends, let other requests compute the page themselves. This one may still store it.
+-- KEYS page, state   ARGV request
+command('let_pass', function(keys, args)
+  local busy, lease = unpack(redis.call('HMGET', keys[2], 'busy', 'lease'))
+  if busy == args[1] and lease then redis.call('HSET', keys[2], 'pass', lease) end
+end)
+
 -- give_up_page: end a claim without a page.
 -- KEYS page, state   ARGV request, '1' if the page is not cacheable, now_ms
 command('give_up_page', function(keys, args)
