@@ -55,6 +55,8 @@ STRICTER_THAN_THEIR_SCHEMA = {
     *("followUser", "unfollowUser", "blockUser", "unblockUser", "muteUser", "unmuteUser"),
     # a day in the future, an end before its start
     *("trackDay", "listStatistics", "listSessionStatistics", "countViewers"),
+    # one of two fields
+    "readNotifications",
     # objects that are named in the body or the query
     *("setAvatar", "createPost", "createReport"),
     *("createComment", "listComments", "createArticleComment", "listArticleComments"),

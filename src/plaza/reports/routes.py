@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from plaza.core.auth import Actor
+from plaza.core.errors import NotFound
 from plaza.core.http.access import ADMIN, USER
 from plaza.core.http.routes import Routes
 from plaza.reports.model import AlreadyReported, NewReport, Report, ReportChange, ReportId, ReportsPage, ReportsQuery
@@ -18,7 +19,7 @@ route = Routes("reports", about="Reports by users, and the admins' queue of them
     idempotent=True,
     limit="report",
     limit_first=True,
-    raises=[AlreadyReported],
+    raises=[AlreadyReported, NotFound],
     example={"subject": "user", "id": "ben", "reason": "Sends advertising to everyone."},
 )
 async def create_report(actor: Actor, body: NewReport, reports: Reports) -> Report:

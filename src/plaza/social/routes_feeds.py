@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
@@ -14,6 +14,7 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import ParameterName, Routes
 from plaza.core.paging import Page
+from plaza.core.validation_messages import described_pattern
 from plaza.social.atom import PostAtomFeeds
 from plaza.social.feeds import Feeds
 from plaza.social.home_feed import HomeFeed
@@ -32,7 +33,9 @@ route = Routes("feeds", about="Feeds, hashtags and rankings.")
 IncludeUser = Annotated[
     bool, ParameterName("includeUser"), Meta(description="Whether each item includes its author's public profile.")
 ]
-TagName = Annotated[str, Meta(examples=["travel"]), NEVER_MISSING]
+# The router refuses other characters in any path.
+_NO_CONTROL: Final = described_pattern("Must not contain control characters", r"^[^\x00-\x1f\x7f]*$(?!\n)")
+TagName = Annotated[str, Meta(pattern=_NO_CONTROL, examples=["travel"]), NEVER_MISSING]
 TagNames = Annotated[str, Meta(min_length=1, description="Separated by commas.", examples=["travel,food"])]
 PerTag = Annotated[int, ParameterName("postsPerHashtag"), Meta(ge=1, le=20)]
 
