@@ -9,11 +9,13 @@ from urllib.parse import urlsplit
 from plaza.accounts.email_links import Emails
 from plaza.accounts.passkeys import Passkeys
 from plaza.accounts.second_factor import SecondFactors
+from plaza.accounts.sign_in_proof import SignInProof
 from plaza.articles.lists import ArticleLists
 from plaza.caching.page_cache import PageCache
 from plaza.core.admin_mfa import AdminMfa
 from plaza.core.domain import Core
 from plaza.core.http.routes import ErrorResponse, Routes
+from plaza.core.security_log import AccountLog
 from plaza.live.schedule import EventSchedule
 from plaza.notifications.unread_counts import UnreadCounts
 from plaza.sessions.service import Sessions
@@ -123,7 +125,9 @@ def services(
             MentionLinks(known[Users], known[Avatars]),
             methods,
         ),
-        SecurityPage(known[Emails], known[SecondFactors], passkeys, known[Credentials]),
+        SecurityPage(
+            known[Emails], known[SecondFactors], passkeys, known[Credentials], known[SignInProof], known[AccountLog]
+        ),
         sidebar,
         ProductPages(PageCache(core.functions)),
         HealthMonitor(core.valkey, core.clock, job_names),

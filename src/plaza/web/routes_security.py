@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import segno
@@ -44,10 +44,24 @@ MESSAGES: Final[Mapping[str, str]] = {
 }
 
 
-class SecurityPage:
-    """Builds the page of a user, with a problem beside the form that caused it."""
+# What a form does for a signed-in user, with its fields.
+Change = Callable[[Actor, Mapping[str, str]], Awaitable[Response[str]]]
 
-    def __init__(self, emails: Emails, factors: SecondFactors, passkeys: Passkeys, credentials: Credentials) -> None:
+
+class SecurityPage:
+    """Builds the page of a user, and runs its forms: a problem is shown beside the form that caused it."""
+
+    def __init__(
+        self,
+        emails: Emails,
+        factors: SecondFactors,
+        passkeys: Passkeys,
+        credentials: Credentials,
+        proof: SignInProof,
+        log: AccountLog,
+    ) -> None:
+        self._proof = proof
+        self._log = log
         self._emails = emails
         self._factors = factors
         self._passkeys = passkeys
@@ -77,14 +91,38 @@ class SecurityPage:
         }
         return site.page(request, visitor, "security.html", status=status, return_path=PATH, **values)
 
-    async def refused(
-        self, request: Request, site: PageResponses, section: str, error: PlazaError, **context: Any
+    async def submit(
+        self,
+        request: Request,
+        body: bytes,
+        site: PageResponses,
+        section: str,
+        change: Change,
+        *,
+        needs_password: bool = True,
+        records: str = "",
     ) -> Response[str]:
-        """Return the page after a refused form. The user may see the page; only the submitted values are wrong."""
-        if isinstance(error, Unavailable):
-            raise error
-        status = 422 if error.status in (401, 403) else error.status
-        return await self.response(request, site, status=status, problems={section: error.detail}, **context)
+        """Run a form, with the user's password if it needs one, and record it in the security log as `records`.
+
+        If it is refused, return the page with the problem.
+        """
+        actor, fields = await _user(request, site), forms.parse_form(body)
+        try:
+            if needs_password:
+                await self._proof.require(actor, fields.get("password"), request.address)
+            response = await change(actor, fields)
+            if records:
+                await self._log.record(actor.name, records, request.address)
+            return response
+        except Unavailable:
+            raise
+        except PlazaError as error:
+            # The user may see the page; only the submitted values are wrong.
+            status = 422 if error.status in (401, 403) else error.status
+            context: dict[str, Any] = {"email": fields["email"]} if section == "email" and "email" in fields else {}
+            if section == "totp" and not needs_password and (pending := await self._factors.pending(actor)) is not None:
+                context |= _enrolment(pending)
+            return await self.response(request, site, status=status, problems={section: error.detail}, **context)
 
 
 def _changed(message: str) -> Response[str]:
@@ -105,34 +143,27 @@ async def security(
 
 @page.post("/security/email", access=USER, limit=None)  # the password check has its own limit
 async def change_email(
-    request: Request, body: bytes, site: PageResponses, security_page: SecurityPage, proof: SignInProof, emails: Emails
+    request: Request, body: bytes, site: PageResponses, security_page: SecurityPage, emails: Emails
 ) -> Response[str]:
     """Set your e-mail address, with your password, and send a link to verify it."""
-    actor, fields = await _user(request, site), forms.parse_form(body)
-    try:
-        await proof.require(actor, fields.get("password"), request.address)
+
+    async def change(actor: Actor, fields: Mapping[str, str]) -> Response[str]:
         await emails.change(actor, fields.get("email", ""), request.address)
-    except PlazaError as error:
-        return await security_page.refused(request, site, "email", error, email=fields.get("email", ""))
-    return _changed("email")
+        return _changed("email")
+
+    return await security_page.submit(request, body, site, "email", change)
 
 
 @page.post("/security/totp", access=USER, limit=None)
 async def enrol_totp(
-    request: Request,
-    body: bytes,
-    site: PageResponses,
-    security_page: SecurityPage,
-    proof: SignInProof,
-    factors: SecondFactors,
+    request: Request, body: bytes, site: PageResponses, security_page: SecurityPage, factors: SecondFactors
 ) -> Response[str]:
     """Start to set up one-time codes, with your password."""
-    actor = await _user(request, site)
-    try:
-        await proof.require(actor, forms.parse_form(body).get("password"), request.address)
-    except PlazaError as error:
-        return await security_page.refused(request, site, "totp", error)
-    return await security_page.response(request, site, **_enrolment(await factors.enrol(actor)))
+
+    async def enrol(actor: Actor, fields: Mapping[str, str]) -> Response[str]:
+        return await security_page.response(request, site, **_enrolment(await factors.enrol(actor)))
+
+    return await security_page.submit(request, body, site, "totp", enrol)
 
 
 def _enrolment(enrolment: TotpEnrolment) -> dict[str, Any]:
@@ -142,23 +173,17 @@ def _enrolment(enrolment: TotpEnrolment) -> dict[str, Any]:
 
 @page.post("/security/totp/confirm", access=USER)
 async def confirm_totp(
-    request: Request,
-    body: bytes,
-    site: PageResponses,
-    security_page: SecurityPage,
-    factors: SecondFactors,
-    log: AccountLog,
+    request: Request, body: bytes, site: PageResponses, security_page: SecurityPage, factors: SecondFactors
 ) -> Response[str]:
     """Turn one-time codes on with a first code, and show the recovery codes."""
-    actor, fields = await _user(request, site), forms.parse_form(body)
-    try:
+
+    async def confirm(actor: Actor, fields: Mapping[str, str]) -> Response[str]:
         codes = await factors.confirm(actor, fields.get("code", "").replace(" ", ""))
-    except PlazaError as error:
-        pending = await factors.pending(actor)
-        context = {} if pending is None else _enrolment(pending)
-        return await security_page.refused(request, site, "totp", error, **context)
-    await log.record(actor.name, "second_factor_enabled", request.address)
-    return await security_page.response(request, site, recovery_codes=codes)
+        return await security_page.response(request, site, recovery_codes=codes)
+
+    return await security_page.submit(
+        request, body, site, "totp", confirm, needs_password=False, records="second_factor_enabled"
+    )
 
 
 @page.post("/security/totp/remove", access=USER, limit=None)
@@ -169,39 +194,28 @@ async def remove_totp(
     security_page: SecurityPage,
     proof: SignInProof,
     factors: SecondFactors,
-    log: AccountLog,
 ) -> Response[str]:
     """Turn one-time codes off, with your password and a code."""
-    actor, fields = await _user(request, site), forms.parse_form(body)
-    try:
-        await proof.require(actor, fields.get("password"), request.address)
+
+    async def remove(actor: Actor, fields: Mapping[str, str]) -> Response[str]:
         await proof.require_code(actor, fields.get("code", ""))
-    except PlazaError as error:
-        return await security_page.refused(request, site, "totp", error)
-    await factors.disable(actor.name)
-    await log.record(actor.name, "second_factor_removed", request.address)
-    return _changed("codes-off")
+        await factors.disable(actor.name)
+        return _changed("codes-off")
+
+    return await security_page.submit(request, body, site, "totp", remove, records="second_factor_removed")
 
 
 @page.post("/security/recovery-codes", access=USER, limit=None)
 async def renew_recovery_codes(
-    request: Request,
-    body: bytes,
-    site: PageResponses,
-    security_page: SecurityPage,
-    proof: SignInProof,
-    factors: SecondFactors,
-    log: AccountLog,
+    request: Request, body: bytes, site: PageResponses, security_page: SecurityPage, factors: SecondFactors
 ) -> Response[str]:
     """Replace your recovery codes, with your password, and show the new ones."""
-    actor = await _user(request, site)
-    try:
-        await proof.require(actor, forms.parse_form(body).get("password"), request.address)
+
+    async def renew(actor: Actor, fields: Mapping[str, str]) -> Response[str]:
         codes = await factors.renew_recovery_codes(actor.name)
-    except PlazaError as error:
-        return await security_page.refused(request, site, "recovery", error)
-    await log.record(actor.name, "recovery_codes_renewed", request.address)
-    return await security_page.response(request, site, recovery_codes=codes)
+        return await security_page.response(request, site, recovery_codes=codes)
+
+    return await security_page.submit(request, body, site, "recovery", renew, records="recovery_codes_renewed")
 
 
 @page.post("/security/passkeys/options", access=USER, limit=None, media_type=JSON)
@@ -216,19 +230,21 @@ async def passkey_options(
 
 @page.post("/security/passkeys", access=USER)
 async def add_passkey(
-    request: Request, body: bytes, site: PageResponses, security_page: SecurityPage, passkeys: Passkeys, log: AccountLog
+    request: Request, body: bytes, site: PageResponses, security_page: SecurityPage, passkeys: Passkeys
 ) -> Response[str]:
     """Add the passkey that the browser made."""
-    actor, fields = await _user(request, site), forms.parse_form(body)
-    try:
+
+    async def add(actor: Actor, fields: Mapping[str, str]) -> Response[str]:
         name = forms.convert_fields({"name": fields.get("name", "")}, PasskeyChange).name
         added = await passkeys.register(actor, name, forms.json_field(fields, "credential", NewPasskeyCredential))
-    except PlazaError as error:
-        return await security_page.refused(request, site, "passkeys", error)
-    await log.record(actor.name, "passkey_added", request.address)
-    if added.recovery_codes is None:
-        return _changed("passkey")
-    return await security_page.response(request, site, recovery_codes=added.recovery_codes, message=MESSAGES["passkey"])
+        if added.recovery_codes is None:
+            return _changed("passkey")
+        codes, message = added.recovery_codes, MESSAGES["passkey"]
+        return await security_page.response(request, site, recovery_codes=codes, message=message)
+
+    return await security_page.submit(
+        request, body, site, "passkeys", add, needs_password=False, records="passkey_added"
+    )
 
 
 @page.post("/security/passkeys/{id}/rename", access=USER)
@@ -236,31 +252,22 @@ async def rename_passkey(
     request: Request, body: bytes, site: PageResponses, id: PasskeyId, security_page: SecurityPage, passkeys: Passkeys
 ) -> Response[str]:
     """Rename a passkey."""
-    actor = await _user(request, site)
-    try:
+
+    async def rename(actor: Actor, fields: Mapping[str, str]) -> Response[str]:
         await passkeys.rename(actor, id, forms.read_form(body, PasskeyChange).name)
-    except PlazaError as error:
-        return await security_page.refused(request, site, "passkeys", error)
-    return _changed("renamed")
+        return _changed("renamed")
+
+    return await security_page.submit(request, body, site, "passkeys", rename, needs_password=False)
 
 
 @page.post("/security/passkeys/{id}/remove", access=USER, limit=None)
 async def remove_passkey(
-    request: Request,
-    body: bytes,
-    site: PageResponses,
-    id: PasskeyId,
-    security_page: SecurityPage,
-    proof: SignInProof,
-    passkeys: Passkeys,
-    log: AccountLog,
+    request: Request, body: bytes, site: PageResponses, id: PasskeyId, security_page: SecurityPage, passkeys: Passkeys
 ) -> Response[str]:
     """Remove a passkey, with your password."""
-    actor = await _user(request, site)
-    try:
-        await proof.require(actor, forms.parse_form(body).get("password"), request.address)
+
+    async def remove(actor: Actor, fields: Mapping[str, str]) -> Response[str]:
         await passkeys.remove(actor, id)
-    except PlazaError as error:
-        return await security_page.refused(request, site, "passkeys", error)
-    await log.record(actor.name, "passkey_removed", request.address)
-    return _changed("removed")
+        return _changed("removed")
+
+    return await security_page.submit(request, body, site, "passkeys", remove, records="passkey_removed")
