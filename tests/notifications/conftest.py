@@ -25,6 +25,9 @@ from tests.waiting import eventually
 
 API_KEY = "a key for the tests of notifications"
 
+# For a test that a cluster proves nothing more for.
+on_one_server = pytest.mark.parametrize("place", ["server"], indirect=True)
+
 
 @pytest.fixture
 async def plaza(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[Plaza]:

@@ -19,7 +19,7 @@ from plaza.social.account_deletion import AccountDeletion
 from plaza.social.account_renaming import AccountRenaming
 from plaza.social.engagements import Engagements
 from plaza.social.keys import POST_LIKES
-from tests.notifications.conftest import API_KEY, NotifiedCommunity
+from tests.notifications.conftest import API_KEY, NotifiedCommunity, on_one_server
 
 
 async def test_a_thousand_users_who_like_and_unlike_at_once_leave_what_the_likes_say(
@@ -56,6 +56,7 @@ async def test_a_thousand_users_who_like_and_unlike_at_once_leave_what_the_likes
     assert set(await community.redis.zrange(NOTIFICATION_ACTORS("ana", told["id"]), 0, -1)) == likes
 
 
+@on_one_server
 async def test_a_group_beyond_the_exact_actors_still_counts_all(community: NotifiedCommunity) -> None:
     names = [f"fan{number}" for number in range(1_004)]
     await community.users("ana", *names[:900])
@@ -77,6 +78,7 @@ async def test_a_group_beyond_the_exact_actors_still_counts_all(community: Notif
     assert (await community.told("ana"))[0]["count"] == await community.redis.zcard(actors) == 997
 
 
+@on_one_server
 async def test_a_user_has_a_limited_number_of_groups(community: NotifiedCommunity) -> None:
     await community.users("ana", "ben", "cid")
     post = await community.post("ana")
@@ -91,6 +93,7 @@ async def test_a_user_has_a_limited_number_of_groups(community: NotifiedCommunit
     assert await community.unread("ana") == 0
 
 
+@on_one_server
 async def test_hidden_users_and_imports_are_not_told(community: NotifiedCommunity) -> None:
     await community.users("ana", "ben", "cid", "dora")
     post = await community.post("ana")

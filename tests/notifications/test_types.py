@@ -9,7 +9,8 @@ import pytest
 
 from plaza.keyspace.audit import REPAIR, Audits
 from plaza.notifications.keys import NOTIFICATION_ACTORS, NOTIFICATIONS, NOTIFICATIONS_UNREAD
-from tests.notifications.conftest import API_KEY, NotifiedCommunity
+from plaza.social.keys import COMMENT
+from tests.notifications.conftest import API_KEY, NotifiedCommunity, on_one_server
 from tests.waiting import eventually
 
 
@@ -41,6 +42,19 @@ async def test_mentions_are_told_once_and_follow_edits(community: NotifiedCommun
     assert await community.unread("cid") == 0
 
 
+@on_one_server
+async def test_a_text_that_follows_its_event_is_read(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben", "cid")
+    post = await community.post("ana")
+    comment = await community.comment(post, "ben", "For @cid")
+    stored = await community.redis.hgetall(COMMENT(comment))
+    await community.redis.delete(COMMENT(comment))
+    telling = asyncio.create_task(community.tell())
+    await community.redis.hset(COMMENT(comment), mapping=stored)
+    await telling
+    assert await community.told_about("cid") == [("mention", comment, ["ben"], 1)]
+
+
 async def test_discussions_of_articles_are_told(community: NotifiedCommunity) -> None:
     await community.users("ana", "ben", "cid")
     article = {"title": "Lighthouses", "link": "https://light.example"}
@@ -63,6 +77,7 @@ async def test_discussions_of_articles_are_told(community: NotifiedCommunity) ->
     assert await community.told_about("ana") == await community.told_about("cid") == []
 
 
+@on_one_server
 async def test_reactions_in_challenges_are_told(community: NotifiedCommunity) -> None:
     await community.users("ana", "ben", "cid")
     challenge = {"title": "Walk", "category": 1, "is_public": True, "duration": 30}
@@ -77,6 +92,7 @@ async def test_reactions_in_challenges_are_told(community: NotifiedCommunity) ->
     await community.told_soon("ana")
 
 
+@on_one_server
 async def test_moderation_names_no_admin(community: NotifiedCommunity) -> None:
     await community.users("ana", "ben")
     post = await community.post("ana")
@@ -101,6 +117,7 @@ async def test_moderation_names_no_admin(community: NotifiedCommunity) -> None:
     assert {each["action"] for each in await community.told("ben")} == {"unsuspended", "resolved"}
 
 
+@on_one_server
 async def test_customers_are_told_of_orders(community: NotifiedCommunity) -> None:
     account = {"username": "ana", "password": "correct horse battery staple"}
     await community.request("POST", "/auth/register", body=account, status=201)

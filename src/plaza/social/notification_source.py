@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -37,6 +38,9 @@ from plaza.social.notification_times import ActivityTimes, post_of, split_subjec
 from plaza.social.users import Users
 
 USER_SUBJECT: Final = "user"  # the recipient
+
+# On a cluster the text of a comment is stored right after its event. Another service may never store it.
+TEXT_WAIT_SECONDS: Final = (0.05, 0.2, 0.5, 0.0)
 
 
 class SocialNotifications:
@@ -189,9 +193,7 @@ class SocialNotifications:
 
         `rows` are data of events. What another service deletes has no `username`.
         """
-        stored = await self._valkey.batch(
-            [("HMGET", COMMENT(row["comment"]), "username", "content", "reply_to") for row in rows]
-        )
+        stored = await self._stored_comments(rows)
         authors = await self._valkey.batch([("HGET", POST(row["post"]), "user_id") for row in rows])
         parents = [row.get("reply_to") or found[2] for row, found in zip(rows, stored, strict=True)]
         replied_to = await self._valkey.batch([("HGET", COMMENT(parent or "-"), "username") for parent in parents])
@@ -216,6 +218,18 @@ class SocialNotifications:
             for name in {names[name] for name in mentions_in(text) if name in names}:
                 add(name, "mention", f"comment:{row['post']}:{comment}")
         return found
+
+    async def _stored_comments(self, rows: Sequence[Mapping[str, Any]]) -> list[list[str | None]]:
+        """Return author, text and parent of comments. The text of a new one may follow its event, so wait for it."""
+        hashes = [("HMGET", COMMENT(row["comment"]), "username", "content", "reply_to") for row in rows]
+        listed = [("ZSCORE", POST_COMMENTS_RECENT(row["post"]), row["comment"]) for row in rows]
+        for seconds in TEXT_WAIT_SECONDS:
+            replies = await self._valkey.batch([*hashes, *listed])
+            stored, times = replies[: len(rows)], replies[len(rows) :]
+            if not any(text[0] is None and at is not None for text, at in zip(stored, times, strict=True)):
+                break
+            await asyncio.sleep(seconds)
+        return stored
 
     async def _mentions_in_post(self, post: str) -> list[Activity]:
         """Return the users that a post mentions, or mentioned before its last edit."""

@@ -100,29 +100,39 @@ local function open_group(name, about, groups, at)
   return group
 end
 
--- Returns the group for an activity of this time. One that is older than what was read belongs to what was read.
+-- Returns the group for an activity of this time. One that is older than what was read belongs to what was read. Only the
+-- newest group can be unread.
 local function group_for(name, about, groups, at, renamed)
-  for i = #groups, 1, -1 do
-    if not is_unread(name, about, groups[i]) then
-      local updated = updated_at(name, about, groups[i])
-      if at < updated or (renamed and at == updated) then return groups[i] end
-    end
+  local open = groups[1] and is_unread(name, about, groups[1]) and groups[1]
+  for i = #groups, open and 2 or 1, -1 do
+    local updated = updated_at(name, about, groups[i])
+    if at < updated or (renamed and at == updated) then return groups[i] end
   end
-  if groups[1] and is_unread(name, about, groups[1]) then return groups[1] end
-  return open_group(name, about, groups, at)
+  return open or open_group(name, about, groups, at)
 end
 
-local function is_hidden(keys, actor)
+-- Returns the sorted sets of users that the recipient does not hear of; usually there are none.
+local function hiding_sets(keys)
+  local sets = {}
   for i = 3, #keys do
-    if redis.call('ZSCORE', keys[i], actor) then return true end
+    if redis.call('EXISTS', keys[i]) == 1 then sets[#sets + 1] = keys[i] end
+  end
+  return sets
+end
+
+local function is_hidden(sets, actor)
+  for _, set in ipairs(sets) do
+    if redis.call('ZSCORE', set, actor) then return true end
   end
   return false
 end
 
--- Whether the recipient exists and wants notifications of this type.
-local function accepts(keys, name, about)
-  return (not keys[2] or redis.call('EXISTS', keys[2]) == 1)
-    and redis.call('HEXISTS', key.notification_preferences(name), about:match('^[a-z_]+')) == 0
+-- Returns what the recipient accepts; nothing if there is no such user, or the type is turned off.
+local function accepted(keys, name, about)
+  if keys[2] and redis.call('EXISTS', keys[2]) == 0 then return nil end
+  if redis.call('HEXISTS', key.notification_preferences(name), about:match('^[a-z_]+')) == 1 then return nil end
+  local dismissed = redis.call('ZSCORE', key.notifications_dismissed(name), about)
+  return {floor = tonumber(dismissed or -1), hidden = hiding_sets(keys)}
 end
 
 local function find_actor(name, about, groups, actor)
@@ -144,8 +154,9 @@ local function add_actor(name, about, group, actor, at)
   return true
 end
 
--- Sets one actor present since `at`, or absent without it. Returns the groups that it changed.
-local function set_actor(keys, name, about, groups, actor, at, renamed)
+-- Sets one actor present since `at`, or absent without it. Returns the groups that it changed. `accepts` has the time until
+-- which activities were dismissed (`floor`), and the sets of users that are `hidden`.
+local function set_actor(accepts, name, about, groups, actor, at, renamed)
   local group, since = find_actor(name, about, groups, actor)
   if group and since == at then return {} end
   if not at then
@@ -157,8 +168,7 @@ local function set_actor(keys, name, about, groups, actor, at, renamed)
     return {group}
   end
   if group then redis.call('ZREM', actors_of(name, about, group), actor) end
-  local floor = tonumber(redis.call('ZSCORE', key.notifications_dismissed(name), about) or -1)
-  if at <= floor or is_hidden(keys, actor) then return {group} end
+  if at <= accepts.floor or is_hidden(accepts.hidden, actor) then return {group} end
   local target = group_for(name, about, groups, at, renamed)
   if not add_actor(name, about, target, actor, at) then return {group} end
   return {target, group}
@@ -169,11 +179,11 @@ end
 -- Reply {changed actors, then of each group with more than the exact actors: number, from, to ('' for no end)}
 command('record', function(keys, args)
   local name, about, changed, touched, is_missing = args[1], args[2], 0, {}, false
-  local groups, wanted = read_groups(name, about), accepts(keys, name, args[2])
+  local groups, accepts = read_groups(name, about), accepted(keys, name, args[2])
   for i = 3, #args, 3 do
     local at = tonumber(args[i + 1])
-    if wanted or not at then
-      local found = set_actor(keys, name, about, groups, args[i], at, args[i + 2] == '1')
+    if accepts or not at then
+      local found = set_actor(accepts, name, about, groups, args[i], at, args[i + 2] == '1')
       if next(found) then changed = changed + 1 else is_missing = is_missing or not at end
       for _, group in pairs(found) do touched[group] = true end
     end
@@ -199,12 +209,15 @@ command('fill', function(keys, args)
   local groups = read_groups(name, about)
   for _, group in ipairs(groups) do
     if text(group[1]) == args[3] then
-      local actors, size = actors_of(name, about, group), 0
-      redis.call('UNLINK', actors)
+      local actors, hidden, scored = actors_of(name, about, group), hiding_sets(keys), {}
       for i = 5, #args, 2 do
-        if not is_hidden(keys, args[i]) then size = size + redis.call('ZADD', actors, args[i + 1], args[i]) end
+        if not is_hidden(hidden, args[i]) then
+          scored[#scored + 1], scored[#scored + 2] = args[i + 1], args[i]
+        end
       end
-      group[3] = math.max(0, tonumber(args[4]) - size)
+      redis.call('UNLINK', actors)
+      if #scored > 0 then redis.call('ZADD', actors, unpack(scored)) end
+      group[3] = math.max(0, tonumber(args[4]) - #scored / 2)
       update_group(name, about, groups, group)
       break
     end

@@ -10,16 +10,9 @@ local function visible_actors(keys, actors)
   return #left, latest
 end
 
-local function hides_users(keys)
-  for i = 3, #keys do
-    if redis.call('EXISTS', keys[i]) == 1 then return true end
-  end
-  return false
-end
-
 local function count_unread(keys, name)
   local unread = key.notifications_unread(name)
-  if not hides_users(keys) then return redis.call('ZCARD', unread) end
+  if #hiding_sets(keys) == 0 then return redis.call('ZCARD', unread) end
   local count = 0
   for _, id in ipairs(redis.call('ZRANGE', unread, 0, -1)) do
     if visible_actors(keys, key.notification_actors(name, id)) > 0 then count = count + 1 end
