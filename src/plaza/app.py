@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -58,6 +58,7 @@ from plaza.keyspace import audit
 from plaza.keyspace.audit import Auditor, Audits
 from plaza.keyspace.audit.keys import CATALOGUE as AUDIT_KEYS
 from plaza.keyspace.browser import KeyBrowser
+from plaza.keyspace.document_guard import document_guard
 from plaza.keyspace.proxy import execution
 from plaza.keyspace.proxy import routes as proxy
 from plaza.keyspace.proxy.service import Proxy
@@ -125,13 +126,17 @@ class Plaza:
 
 
 @asynccontextmanager
-async def running(settings: Settings, domains: Sequence[Domain] | None = None) -> AsyncIterator[Plaza]:
+async def running(
+    settings: Settings, domains: Sequence[Domain] | None = None, *, protects_documented: bool = False
+) -> AsyncIterator[Plaza]:
     """Open Plaza on the Valkey that the settings name, which must be reachable.
 
-    Without `domains`, those run that the settings name, or all that are installed.
+    Without `domains`, those run that the settings name, or all that are installed. With `protects_documented`, no Lua
+    of this process changes a documented key.
     """
     domains = configured_domains(settings) if domains is None else domains
-    async with _opened(settings, domains) as core, metrics_sampling():
+    guard = document_guard(catalogues(domains)) if protects_documented else ""
+    async with _opened(settings, domains, guard) as core, metrics_sampling():
         requests, draining = RequestLog(), asyncio.Event()
         parts = build_domains(core, domains)
         for domain, part in zip(domains, parts, strict=False):  # after them come the parts that are built last
@@ -226,7 +231,7 @@ def _worker(
 
 
 @asynccontextmanager
-async def _opened(settings: Settings, domains: Sequence[Domain]) -> AsyncIterator[Core]:
+async def _opened(settings: Settings, domains: Sequence[Domain], guard: str = "") -> AsyncIterator[Core]:
     """Open what the domains are built on, in order; close it in reverse."""
     clock = Clock()
     async with AsyncExitStack() as stack:
@@ -235,7 +240,8 @@ async def _opened(settings: Settings, domains: Sequence[Domain]) -> AsyncIterato
         api_keys = ApiKeys(valkey, clock)
         sessions = ended_sessions(valkey, clock)
         auth = Auth(settings, revocations, ended_sessions=sessions, api_keys=api_keys, clock=clock)
-        functions = Functions(valkey, [*LIBRARIES, *(domain.library for domain in domains)])
+        libraries = [*LIBRARIES, *(domain.library for domain in domains)]
+        functions = Functions(valkey, [replace(library, guard=guard) for library in libraries] if guard else libraries)
         await functions.load()
         stack.push_async_callback(functions.outbox.drain)
         await revocations.start()

@@ -37,7 +37,7 @@ def add_command(commands: Commands, name: str, run: Run, summary: str, example: 
     return added
 
 
-def with_plaza(work: Callable[[Plaza], Awaitable[T]]) -> T:
+def with_plaza(work: Callable[[Plaza], Awaitable[T]], *, protects_documented: bool = False) -> T:
     """Run some work with an open Plaza, beside a running server or alone."""
     import asyncio
 
@@ -45,13 +45,23 @@ def with_plaza(work: Callable[[Plaza], Awaitable[T]]) -> T:
     from plaza.valkey_discovery import find_valkey
 
     async def run() -> T:
-        async with find_valkey(Settings.from_env()) as settings, running(settings) as plaza:
+        async with (
+            find_valkey(Settings.from_env()) as settings,
+            running(settings, protects_documented=protects_documented) as plaza,
+        ):
             return await work(plaza)
 
     return asyncio.run(run())
 
 
-def with_plaza_logged(work: Callable[[Plaza], Awaitable[T]], action: str, subject: str = "", detail: str = "") -> T:
+def with_plaza_logged(
+    work: Callable[[Plaza], Awaitable[T]],
+    action: str,
+    subject: str = "",
+    detail: str = "",
+    *,
+    protects_documented: bool = False,
+) -> T:
     """As `with_plaza`, for a command that changes something: the security log has it before it runs, and its result."""
     from plaza.accounts.security_log import SqlSecurityLog
     from plaza.core.security_log import DONE, LogEntry
@@ -66,7 +76,7 @@ def with_plaza_logged(work: Callable[[Plaza], Awaitable[T]], action: str, subjec
             entry.result = DONE
             return result
 
-    return with_plaza(run)
+    return with_plaza(run, protects_documented=protects_documented)
 
 
 def _operator() -> str:

@@ -1,4 +1,4 @@
-"""`plaza keys` and `plaza audit`."""
+"""`plaza keys`, `plaza audit` and `plaza adopt`."""
 
 from __future__ import annotations
 
@@ -43,6 +43,18 @@ def add_commands(commands: Commands) -> None:
     audit.add_argument("--repair", action="store_true", help="repair derived data from source data")
     audit.add_argument("--dry-run", action="store_true", help="show what --repair would do, and change nothing")
     audit.add_argument("--json", action="store_true", help="print JSON")
+
+    adopt = add_command(
+        commands,
+        "adopt",
+        _adopt,
+        "Start from keys that another service wrote by the documents: build Plaza's additional keys from them, and "
+        "report what contradicts the documents. No documented key changes. It may be interrupted and run again. "
+        "Exit status 1 if anything contradicts them.",
+        "PLAZA_VALKEY_URL=redis://cache.internal plaza adopt",
+    )
+    adopt.add_argument("--fix", action="store_true", help="also repair documented keys, where source data decides")
+    adopt.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _keys(given: argparse.Namespace) -> int:
@@ -116,14 +128,27 @@ def _memory(given: argparse.Namespace) -> int:
 
 
 def _audit(given: argparse.Namespace) -> int:
+    from plaza.keyspace.audit import AUDIT, DRY_RUN, REPAIR
+
+    return _run_audit(DRY_RUN if given.dry_run else REPAIR if given.repair else AUDIT, "audit", as_json=given.json)
+
+
+def _adopt(given: argparse.Namespace) -> int:
+    from plaza.keyspace.audit import ADOPT, REPAIR
+
+    return _run_audit(REPAIR if given.fix else ADOPT, "adopt", as_json=given.json)
+
+
+def _run_audit(mode: str, command: str, *, as_json: bool) -> int:
+    """Run an audit with a progress bar, and print its report. Returns the exit status."""
     import msgspec
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from plaza.keyspace.audit import AUDIT, DRY_RUN, REPAIR, AuditReport, Audits
+    from plaza.adoption import adopt
+    from plaza.keyspace.audit import ADOPT, REPAIR, AuditReport, Audits
     from plaza.keyspace.audit.report import show
 
-    mode = DRY_RUN if given.dry_run else REPAIR if given.repair else AUDIT
     done = TextColumn("{task.completed:,} {task.fields[at]}")
     columns = (TextColumn("keys"), BarColumn(), done, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -134,10 +159,14 @@ def _audit(given: argparse.Namespace) -> int:
             bar.update(task, total=max(report.total, report.keys), completed=report.keys, at=at)
 
         def run(plaza: Plaza) -> Awaitable[AuditReport]:
-            return plaza.get(Audits).run(mode, show_progress)
+            return adopt(plaza, show_progress) if mode == ADOPT else plaza.get(Audits).run(mode, show_progress)
 
-        report = with_plaza_logged(run, "audit", detail="repair") if mode == REPAIR else with_plaza(run)
-    if given.json:
+        logged = mode in (REPAIR, ADOPT)
+        protects = mode == ADOPT
+        report = (
+            with_plaza_logged(run, command, detail=mode, protects_documented=protects) if logged else with_plaza(run)
+        )
+    if as_json:
         print(msgspec.json.encode(report).decode())
     else:
         show(report, Console())

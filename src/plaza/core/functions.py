@@ -58,6 +58,7 @@ class Library:
     catalogue: Catalogue
     lua: str
     constants: Mapping[str, Constant] = field(default_factory=dict)
+    guard: str = ""  # Lua that precedes everything else and limits what the library can do
 
     @classmethod
     def read(
@@ -88,7 +89,7 @@ class Library:
             **self.constants,
         }
         head = "".join(f"local {name} = {_lua_literal(value)}\n" for name, value in constants.items())
-        body = head + keys + PRELUDE + self.lua
+        body = self.guard + head + keys + PRELUDE + self.lua
         _refuse_duplicate_projections(body)
         version = hashlib.sha256(f"{GENERATION} {body}".encode()).hexdigest()[:8]
         name = f"plaza_{self.name}_g{GENERATION}_{version}"

@@ -5,10 +5,11 @@ await plaza.get(Audits).start(actor)         # in the background, one at a time
 """
 
 from plaza.keyspace.audit.audit_runs import LIBRARY, Audits, AuditState
-from plaza.keyspace.audit.auditor import AUDIT, DRY_RUN, REPAIR, Auditor
+from plaza.keyspace.audit.auditor import ADOPT, AUDIT, DRY_RUN, REPAIR, Auditor
 from plaza.keyspace.audit.report import AuditReport, Finding, FindingGroup
 
 __all__ = [
+    "ADOPT",
     "AUDIT",
     "DRY_RUN",
     "LIBRARY",

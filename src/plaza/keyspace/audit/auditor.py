@@ -26,6 +26,8 @@ from plaza.keyspace.audit.throttle import Throttle
 from plaza.keyspace.family_matching import KeyFamilies
 
 AUDIT, DRY_RUN, REPAIR = "audit", "dry-run", "repair"
+# As a repair, in a process whose Lua changes no documented key (`document_guard.py`).
+ADOPT = "adopt"
 
 MAX_PASSES = 6
 # Suspicions in memory at the same time; most of them pause.
@@ -52,6 +54,7 @@ class Auditor:
         self.families = KeyFamilies(catalogues, self.valkey.layout)
         declared = [rule for domain in invariants.values() for rule in domain.rules]
         bind(self.families, [unsettled_outbox.INVARIANT, *declared])
+        self.documented = {family.key.pattern for family in self.families.all if family.key.document}
         self.repairs = {name: domain.repairs for name, domain in invariants.items()}
 
     async def run(self, mode: str = AUDIT, on_progress: OnProgress = lambda report: None) -> AuditReport:
@@ -61,11 +64,11 @@ class Auditor:
         for number in range(1, MAX_PASSES + 1):
             report.passes = number
             collector = await _Pass(self, report, started, on_progress).run()
-            report.left = collector.groups() if mode == REPAIR else []
+            report.left = collector.groups() if report.repairs else []
             if number == 1:
                 report.groups = collector.groups()
             kinds = {(g.family, g.rule, g.count) for g in collector.groups()}
-            if mode != REPAIR or not any(group.repairable for group in collector.groups()) or kinds == previous:
+            if not report.repairs or not any(group.repairable for group in collector.groups()) or kinds == previous:
                 break
             previous = kinds
         report.seconds = monotonic() - started
@@ -111,7 +114,7 @@ class _Pass:
         self._collector.add(
             Finding(family, rule, entry.name, entry.member, confirmation.description, plan.description if plan else "")
         )
-        if plan is None or self._report.mode != REPAIR:
+        if plan is None or not self._report.repairs:
             return
         if await self._rechecker.is_unchanged(suspicion, confirmation) and await self._repairer.repair(plan):
             self._report.repaired += 1
@@ -119,9 +122,13 @@ class _Pass:
     async def _inspect(self, inspector: Inspector) -> None:
         async for fault in inspector.inspect():
             self._collector.add(Finding(fault.family, fault.rule, fault.key, fault.member, fault.says, fault.repair))
-            if fault.repair and self._report.mode == REPAIR:
+            if fault.repair and self._report.repairs and not self._is_protected(fault.family):
                 await inspector.repair(fault)
                 self._report.repaired += 1
+
+    def _is_protected(self, pattern: str) -> bool:
+        """Whether a family is documented and must stay as it is. Inspectors also write without Lua."""
+        return self._report.mode == ADOPT and pattern in self._auditor.documented
 
     def _report_progress(self) -> None:
         self._report.seconds = monotonic() - self._started

@@ -43,7 +43,7 @@ class AuditReport(msgspec.Struct):
     started_at: int
     ended_at: int = 0
     state: str = "running"  # then `done`, `failed` or `stopped`
-    mode: str = "audit"  # or `dry-run`, `repair`
+    mode: str = "audit"  # or `dry-run`, `repair`, `adopt`
     passes: int = 1
     keys: int = 0
     members: int = 0
@@ -60,9 +60,13 @@ class AuditReport(msgspec.Struct):
         return sum(group.count for group in self.groups)
 
     @property
+    def repairs(self) -> bool:
+        return self.mode in ("repair", "adopt")
+
+    @property
     def clean(self) -> bool:
         """Whether no finding remains."""
-        return not (self.left if self.mode == "repair" else self.groups)
+        return not (self.left if self.repairs else self.groups)
 
 
 class FindingCollector:
@@ -91,16 +95,22 @@ def show(report: AuditReport, console: Console) -> None:
     rate = report.keys / report.seconds if report.seconds else 0.0
     write(f"{report.keys:,} keys, {report.members:,} members in {report.seconds:.1f} s ({rate:,.0f} keys/s).")
     _show_groups(report.groups, write, planned=report.mode == "dry-run")
-    if report.mode == "repair" and report.groups:
-        write(f"{report.repaired:,} repaired.")
+    if report.repairs and report.groups:
+        write(f"{_fixed(report):,} {'built' if report.mode == 'adopt' else 'repaired'}.")
         if report.left:
-            write("Remaining findings:")
+            write("Left as they are:" if report.mode == "adopt" else "Remaining findings:")
             _show_groups(report.left, write, planned=False)
     if report.clean:
         write("No findings.", "green")
     else:
-        count = sum(group.count for group in (report.left if report.mode == "repair" else report.groups))
+        count = sum(group.count for group in (report.left if report.repairs else report.groups))
         write(f"{count:,} findings.", "red")
+
+
+def _fixed(report: AuditReport) -> int:
+    """How many findings are gone. A protected key counts as repaired although nothing changed it."""
+    left = sum(group.count for group in report.left)
+    return report.repaired if report.mode == "repair" else max(0, report.findings - left)
 
 
 def _show_groups(groups: Iterable[FindingGroup], write: Callable[..., None], *, planned: bool) -> None:

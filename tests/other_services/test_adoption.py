@@ -1,0 +1,101 @@
+"""`plaza adopt`: Plaza starts from keys that other services wrote by the documents, and changes none of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plaza.adoption import adopt
+from plaza.app import catalogues, running
+from plaza.keyspace.audit import AuditReport
+from plaza.keyspace.document_guard import document_guard
+from tests.keyspace.sample_keys import families, parts_of
+from tests.other_services.articles_service import ArticlesService
+from tests.other_services.challenges_service import ChallengesService
+from tests.other_services.live_service import AnalyticsService
+from tests.other_services.running import PlazaBesideOthers, assert_unchanged, is_documented
+from tests.other_services.shop_service import ShopService
+from tests.other_services.social_service import SocialService
+from tests.other_services.test_articles_world import ArticlesWorld
+from tests.other_services.test_challenges_world import ChallengesWorld
+from tests.other_services.test_live_world import LiveWorld
+from tests.other_services.test_shop_world import ShopWorld
+from tests.other_services.test_social_world import SocialWorld
+from tests.servers import Server
+
+pytestmark = pytest.mark.usefixtures("audit_at_full_speed")
+
+MISSING_POST = "99999999-9999-4999-8999-999999999999"
+
+
+async def run_adopt(beside: PlazaBesideOthers) -> AuditReport:
+    """Run `plaza adopt`."""
+    async with running(beside.plaza.core.settings, protects_documented=True) as plaza:
+        return await adopt(plaza)
+
+
+async def contradict(beside: PlazaBesideOthers, social: SocialWorld, articles: ArticlesWorld) -> None:
+    """Write what the documents do not allow: wrong counters, an unknown post, one side of a follow, a wrong type."""
+    client, owned = beside.client, beside.owned
+    await client.hset(f"post:{owned(social.posts['paris'])}", "likesCount", 99)
+    await client.zadd("explore:feed", {MISSING_POST: 1})
+    await client.sadd(f"user:{owned('bob')}:followers", "mona")
+    await client.set(f"hashtag:{owned('odd')}:posts", "a string")
+    await client.hset(f"article:{owned(articles.ids[1])}", "votes", 1000)
+    await client.zadd("score:", {f"article:{articles.ids[2]}": 1})
+
+
+async def test_keys_of_other_services_are_completed_and_none_of_them_changes(beside: PlazaBesideOthers) -> None:
+    social, articles = SocialWorld(SocialService(beside)), ArticlesWorld(ArticlesService(beside))
+    live, shop = LiveWorld(AnalyticsService(beside)), ShopWorld(ShopService(beside))
+    challenges = ChallengesWorld(ChallengesService(beside))
+    for world in (social, articles, live, challenges):
+        await world.write()
+    await shop.write(beside)
+    await contradict(beside, social, articles)
+    before = await beside.documented_keys()
+
+    report = await run_adopt(beside)
+
+    assert_unchanged(await beside.documented_keys(), before)
+    client, owned = beside.client, beside.owned
+    assert await client.zscore(f"user:{owned('bob')}:liked", social.posts["paris"]) is not None
+    assert await client.exists(f"articles:{owned('ana')}:posted")
+    assert await client.exists(f"{owned('launch')}#Event#Viewers")
+    found = await beside.get("/search?q=hello&type=posts", "bob")
+    assert [hit["id"] for hit in found["posts"]] == [social.posts["hello"]], "the search index is built too"
+    left = {(group.family, group.rule) for group in report.left}
+    assert left >= {
+        ("post:<post>", "count"),
+        ("explore:feed", "listed"),
+        ("user:<username>:followers", "mirror"),
+        ("hashtag:<tag>:posts", "type"),
+        ("article:<article>", "votes"),
+    }, left
+    assert report.findings > sum(group.count for group in report.left), "the rest was built"
+
+    again = await run_adopt(beside)
+    assert {(group.family, group.rule, group.count) for group in again.groups} == {
+        (group.family, group.rule, group.count) for group in report.left
+    }, "a second run finds the same and builds nothing"
+    assert_unchanged(await beside.documented_keys(), before)
+    fixed = {(group.family, group.rule) for group in (await beside.repair()).left}
+    assert fixed.isdisjoint({("post:<post>", "count"), ("explore:feed", "listed"), ("article:<article>", "votes")})
+    paris = f"post:{owned(social.posts['paris'])}"
+    assert await client.hget(paris, "likesCount") == "3", "`plaza adopt --fix` repairs them"
+
+
+def test_lua_cannot_write_documented_keys(server: Server) -> None:
+    guard = document_guard(catalogues())
+    with server.redis_client() as client:
+        run: Any = client.register_script(guard + "return redis.call(ARGV[1], unpack(KEYS))")
+        for key in families():
+            name = key(*parts_of(key))
+            client.set(name, "x")
+            run(keys=[name], args=["DEL"])
+            assert bool(client.exists(name)) == is_documented(name), name
+            assert run(keys=[name], args=["EXISTS"]) == int(is_documented(name)), "reads are as usual"
+        client.set("tmp:x", "x")
+        run(keys=["tmp:x", "explore:feed"], args=["RENAME"])
+        assert client.exists("tmp:x"), "it would replace a documented key"
