@@ -72,6 +72,26 @@ class RunningPlaza:
             for path in _paths(route.template, self.community)
         ]
 
+    def writes(self) -> list[Sent]:
+        """Return requests of a user that change what other services wrote too."""
+        community = self.community
+        post, article, item = community.posts[0], community.articles[0], community.items[0]
+        requests: list[tuple[str, str, Any]] = [
+            ("POST", f"/posts/{post}/like", None), ("DELETE", f"/posts/{post}/like", None),
+            ("POST", f"/posts/{post}/bookmark", None), ("POST", f"/posts/{post}/comments", {"content": "Indeed"}),
+            ("PATCH", f"/posts/{post}", {"content": "Good evening #plaza"}), ("POST", "/users/cleo/follow", None),
+            ("DELETE", "/users/cleo/follow", None), ("PATCH", "/users/ana", {"display_name": "Ana"}),
+            ("POST", "/posts", {"content": "Hello #plaza"}), ("DELETE", f"/posts/{community.posts[1]}", None),
+            ("PUT", f"/articles/{article}/vote", {"direction": "up"}),
+            ("POST", "/articles", {"title": "New", "link": "https://example.com/new", "groups": ["news"]}),
+            ("PUT", f"/shop/cart/items/{item}", {"qty": 2}), ("POST", "/shop/checkout", None),
+            ("POST", "/analytics/events/E1/heartbeat", {"location": "web", "session_id": "S1"}),
+            ("POST", "/analytics/events/E1/leave", {"location": "web", "session_id": "S1"}),
+        ]  # fmt: skip
+        return [
+            Sent(method, path, "page" if path.startswith("/shop") else "user", body) for method, path, body in requests
+        ]
+
 
 async def _headers(plaza: Plaza, community: SampleCommunity) -> dict[str, dict[str, str]]:
     operator = await plaza.get(SignIn).admit(None, "eli")

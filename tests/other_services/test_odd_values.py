@@ -10,8 +10,7 @@ import pytest
 
 from plaza.core.keys import JOB
 from plaza.keyspace.audit import REPAIR, Audits
-from tests.keyspace.audit.sample_community import SampleCommunity
-from tests.other_services.every_route import RunningPlaza, Sent, documented_key
+from tests.other_services.every_route import RunningPlaza, documented_key
 from tests.waiting import eventually
 
 TEXTS = [
@@ -59,24 +58,6 @@ async def write_odd_values(running: RunningPlaza, dice: random.Random) -> list[s
     return written
 
 
-def writes(community: SampleCommunity) -> list[Sent]:
-    """Requests of a user that change what other services wrote too."""
-    post, article, item = community.posts[0], community.articles[0], community.items[0]
-    requests: list[tuple[str, str, Any]] = [
-        ("POST", f"/posts/{post}/like", None), ("DELETE", f"/posts/{post}/like", None),
-        ("POST", f"/posts/{post}/bookmark", None), ("POST", f"/posts/{post}/comments", {"content": "Indeed"}),
-        ("PATCH", f"/posts/{post}", {"content": "Good evening #plaza"}), ("POST", "/users/cleo/follow", None),
-        ("DELETE", "/users/cleo/follow", None), ("PATCH", "/users/ana", {"display_name": "Ana"}),
-        ("POST", "/posts", {"content": "Hello #plaza"}), ("DELETE", f"/posts/{community.posts[1]}", None),
-        ("POST", f"/articles/{article}/vote", {"direction": "up"}),
-        ("POST", "/articles", {"title": "New", "link": "https://example.com/new", "groups": ["news"]}),
-        ("PUT", f"/shop/cart/items/{item}", {"qty": 2}), ("POST", "/shop/checkout", None),
-        ("POST", "/analytics/events/E1/heartbeat", {"location": "web", "session_id": "S1"}),
-        ("POST", "/analytics/events/E1/leave", {"location": "web", "session_id": "S1"}),
-    ]  # fmt: skip
-    return [Sent(method, path, "page" if path.startswith("/shop") else "user", body) for method, path, body in requests]
-
-
 async def failed_jobs(running: RunningPlaza) -> list[str]:
     """Let a worker run every job once. Returns the errors."""
     worker = asyncio.create_task(running.plaza.worker.run())
@@ -99,7 +80,7 @@ async def failed_jobs(running: RunningPlaza) -> list[str]:
 async def test_no_request_job_or_repair_fails(running: RunningPlaza, seed: int) -> None:
     written = await write_odd_values(running, random.Random(seed))
     assert len(written) > 100
-    assert await running.failures([*running.reads(), *writes(running.community)]) == []
+    assert await running.failures([*running.reads(), *running.writes()]) == []
     assert await failed_jobs(running) == []
     await running.plaza.get(Audits).run(REPAIR)
     assert await running.failures(running.reads()) == []
