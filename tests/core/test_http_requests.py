@@ -102,6 +102,7 @@ async def test_query_parameters_are_converted_by_their_types(client: httpx.Async
         "perShelf": 3,
         "includeUser": True,
     }
+    assert (await client.get("/things?cursor=null")).json()["page"]["cursor"] == "null"
     asked = "?limit=5&cursor=a%2Db&offset=7&colour=red&tag=x&tag=%C3%BC+y&from=-3&perShelf=9&includeUser=false"
     assert (await client.get("/things" + asked)).json() == {
         "page": {"limit": 5, "cursor": "a-b", "offset": 7},
@@ -123,6 +124,8 @@ async def test_query_parameters_are_converted_by_their_types(client: httpx.Async
         ("limit=1&limit=2", "limit"),
         ("offset=1001", "offset"),
         ("colour=green", "colour"),
+        ("colour=%6Eull", "colour"),
+        ("from=null", "from"),
         ("perShelf=10", "perShelf"),
         ("per_shelf=1", "per_shelf"),
         ("from_=1", "from_"),

@@ -41,6 +41,8 @@ def before_call(context: Any, case: Case[Any], kwargs: dict[str, Any]) -> None:
     if case.meta is None or case.meta.generation.mode is GenerationMode.NEGATIVE:
         return
     case.query.pop("cursor", None)
+    if isinstance(case.body, dict):
+        case.body.pop("cursor", None)
     case.headers.pop("Idempotency-Key", None)
     if case.method != "DELETE" and hash(case.id) % 2:
         for name in case.path_parameters or {}:

@@ -88,6 +88,8 @@ async def test_the_same_idempotency_key_creates_one_endpoint(admin: WebhookAdmin
     assert (again.status_code, again.json()) == (201, first.json())
     other = await http.post("/webhooks", json={**body, "types": ["post.*"]}, headers=headers)
     assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
+    empty = await http.post("/webhooks", json=body, headers={"idempotency-key": ""})
+    assert (empty.status_code, empty.json()["field"]) == (422, "Idempotency-Key")
     assert len((await admin.call("GET", ""))["webhooks"]) == 1
 
 

@@ -89,6 +89,12 @@ class BufferedResponse:
 Handle = Callable[[str], Awaitable[BufferedResponse]]
 
 
+def require_valid_key(key: str) -> None:
+    """Raise `Invalid` unless a text can be an `Idempotency-Key`."""
+    if _VISIBLE.fullmatch(key) is None:
+        raise Invalid("must be 1 to 255 visible ASCII characters", field="Idempotency-Key")
+
+
 @dataclass(frozen=True, slots=True)
 class IdempotentRequest:
     """A request with an `Idempotency-Key`: a hash of caller and key, and a hash of the request."""
@@ -99,8 +105,7 @@ class IdempotentRequest:
     @classmethod
     def from_request(cls, caller: str, key: str, method: str, target: str, body: bytes) -> IdempotentRequest:
         """Hash a request. `target` is the path with its query, `caller` the result of `caller_id`."""
-        if _VISIBLE.fullmatch(key) is None:
-            raise Invalid("must be 1 to 255 visible ASCII characters", field="Idempotency-Key")
+        require_valid_key(key)
         caller_and_key = hashlib.sha256(f"{caller}\n{key}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
         # The key is part of it, because a hash of the body alone could be guessed from a copy of the database.
         request = f"{key}\n{method} {target}\n".encode("utf-8", "surrogatepass") + body

@@ -41,7 +41,7 @@ from plaza.core.http.routes import ErrorResponse, Routes
 from plaza.core.http.same_origin import require_same_origin
 from plaza.core.http.streaming import CancelOnDisconnect, Send
 from plaza.core.http.trusted_proxies import TrustedProxies
-from plaza.core.idempotency import BufferedResponse, Idempotency, IdempotentRequest, caller_id
+from plaza.core.idempotency import BufferedResponse, Idempotency, IdempotentRequest, caller_id, require_valid_key
 from plaza.core.rate_limits import Limiter, RateLimited
 from plaza.core.root_path import ROOT_PATH
 from plaza.core.security_log import SecurityLog
@@ -224,8 +224,10 @@ class App:
         if bound.is_form:
             return bound.encode(await self._run_form(request, bound))
         await self._read_body(request, bound, receive)
-        key = request.headers.get("idempotency-key") if bound.route.idempotent is True else None
-        if key is None or self.idempotency is None:
+        key = request.headers.get("idempotency-key") if bound.route.idempotent else None
+        if key is not None:
+            require_valid_key(key)
+        if key is None or self.idempotency is None or bound.route.idempotent == "by_handler":
             return bound.encode(await self._run_handler(request, bound))
         return await self._run_once(self.idempotency, key, request, bound)
 

@@ -6,8 +6,10 @@ The query becomes one Struct made for the route, so that an unknown parameter is
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -162,6 +164,7 @@ def query_binder(signature: Signature, ignores_unknown: bool) -> Callable[[bytes
         fields.append((name, _optional(kind, default), default))
         labels[name] = label
     lists = {label for name, label, kind, _ in query_fields(signature) if _is_list(kind)}
+    without_null = {label for name, label, kind, _ in query_fields(signature) if not _accepts_text(kind, "null")}
     # Keyword-only, because a required parameter may come after an optional one.
     struct = msgspec.defstruct(
         "Query", fields, rename=labels, kw_only=True, frozen=True, forbid_unknown_fields=not ignores_unknown
@@ -176,11 +179,32 @@ def query_binder(signature: Signature, ignores_unknown: bool) -> Callable[[bytes
         if not text and defaults is not None:
             return defaults
         try:
-            return convert(_parse_query(text, lists), struct, strict=False)
+            values = _parse_query(text, lists)
+            _refuse_null(values, without_null)
+            return convert(values, struct, strict=False)
         except msgspec.ValidationError as error:
             raise invalid_from_msgspec(error) from error
 
     return bind
+
+
+def _refuse_null(values: dict[str, Any], parameters: set[str]) -> None:
+    """Refuse the text `null`, which msgspec takes for a missing value."""
+    for name in parameters & values.keys():
+        if str(values[name]).lower() == "null":
+            raise Invalid("`null` is not a value of this parameter. Leave it out instead.", field=name)
+
+
+def _accepts_text(kind: Any, text: str) -> bool:
+    """Whether a text is a value of a type, other than None."""
+    inner = _without_metadata(kind)
+    kinds = get_args(inner) if get_origin(inner) in (Union, UnionType) else (inner,)
+    for each in kinds:
+        if each is not NoneType:
+            with contextlib.suppress(msgspec.ValidationError):
+                msgspec.convert(text, each, strict=False)
+                return True
+    return False
 
 
 def _optional(kind: Any, default: Any) -> Any:
