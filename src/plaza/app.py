@@ -42,6 +42,7 @@ from plaza.core.keyspace import Catalogue
 from plaza.core.rate_limits import Limiter
 from plaza.core.revocations import Revocations, ended_sessions
 from plaza.core.root_path import public_url
+from plaza.core.security_log import AccountLog
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.sql_events import SqlEventRelay
@@ -189,7 +190,8 @@ def _services(
     services[System] = System(core.valkey, core.sql, draining)
     services[WrongTypeReporter] = WrongTypeReporter(core.valkey, catalogues(domains))
     encryption = FieldEncryption(core.settings.data_keys())
-    services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains), encryption, services.get(SqlSecurityLog))
+    logs = services.get(SqlSecurityLog), services.get(AccountLog)
+    services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains), encryption, *logs)
     encrypted = [fields for part in parts for fields in part.encrypted]
     services[Reencryption] = Reencryption(core.functions, catalogues(domains), encrypted)
     services[Audits] = Audits(_auditor(core, domains, parts))

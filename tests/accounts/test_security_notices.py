@@ -81,3 +81,8 @@ async def test_only_a_sign_in_from_a_new_place_is_mailed(ana: Account, plaza: Pl
     assert response.status_code == 200
     await expect(mailbox, "the e-mail address of your account was changed")
     assert len(mailbox.mails) == 2
+    mailbox.mails.clear()
+    command = ["HSET", "user:me", "email", "eve@example.com"]
+    response = await ana.http.post("/", json=command, headers={"authorization": f"Bearer {ana.token}"})
+    assert response.json() == {"result": 0}
+    await expect(mailbox, "the e-mail address of your account was changed")

@@ -47,6 +47,7 @@ class HashField:
     value_regex: str = ""  # as `Key.element_regex`; empty: any value
     required: bool = False  # a hash without it violates an invariant
     encrypted: bool = False  # Plaza encrypts it with a key outside Valkey, and decrypts it for its user only
+    recorded_as: str = ""  # the action of the security log if its user changes it
 
 
 @dataclass(frozen=True, slots=True)

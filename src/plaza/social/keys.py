@@ -74,6 +74,7 @@ USER = Key(
                 SELF,
                 _LONG_CHARACTERS if name in _LONG else _LINE_CHARACTERS,
                 encrypted=name in ENCRYPTED,
+                recorded_as="email_changed" if name == "email" else "",
             )
             for name, says in PRIVATE.items()
         ),

@@ -99,6 +99,10 @@ class TargetKey:
         """Whether Plaza encrypts a field of this hash."""
         return field in _encrypted_fields(self.key)
 
+    def recorded_changes(self, fields: Sequence[str]) -> set[str]:
+        """The actions of the security log for a write of these fields."""
+        return {action for field in fields if (action := self._declaration(field).recorded_as)}
+
     def check_read(self, command: ParsedCommand) -> None:
         """Refuse a read that the declaration does not allow."""
         key = self.key

@@ -6,7 +6,7 @@ become several steps, and their replies are combined again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -60,6 +60,8 @@ class CommandPlan:
     follow_up: Callable[[list[Any]], list[Step | None]] = lambda replies: []
 
     work: int = 0
+    # What the security log calls this write if a user does it.
+    recorded_as: Collection[str] = ()
 
     @property
     def writes(self) -> bool:
@@ -106,7 +108,8 @@ class CommandPlanner:
         write = self._functions.run_command(
             "proxy_write", [target.name(self._layout)], MAX_PROFILE_FIELDS, MAX_PROFILE_BYTES, name, *rest
         )
-        return CommandPlan(command, 1, lambda limit: [write], finish, work=FUNCTION_CALL + command_work(command))
+        work, recorded_as = FUNCTION_CALL + command_work(command), target.recorded_changes(command.fields)
+        return CommandPlan(command, 1, lambda limit: [write], finish, work=work, recorded_as=recorded_as)
 
     def _plan_one_key(self, command: ParsedCommand, target: TargetKey) -> CommandPlan:
         length = _length_command(command, target)

@@ -18,7 +18,7 @@ from plaza.core.encryption import FieldEncryption
 from plaza.core.functions import Functions, is_function_missing
 from plaza.core.keyspace import Catalogue
 from plaza.core.rate_limits import Limiter
-from plaza.core.security_log import LogEntry, SecurityLog
+from plaza.core.security_log import AccountLog, LogEntry, SecurityLog
 from plaza.core.valkey import NotReady, ReplyError
 from plaza.keyspace.proxy.access_rules import AccessRules, Caller
 from plaza.keyspace.proxy.commands import Refused
@@ -58,11 +58,13 @@ class Proxy:
         catalogues: Sequence[Catalogue],
         encryption: FieldEncryption,
         security_log: SecurityLog | None = None,
+        account_log: AccountLog | None = None,
     ) -> None:
         self._functions = functions
         self._valkey = functions.valkey
         self._limiter = limiter
         self._security_log = security_log
+        self._account_log = account_log or AccountLog(None)
         self._planner = CommandPlanner(AccessRules(catalogues), functions, encryption)
 
     async def run(self, actor: Actor, address: str, commands: Sequence[list[str]]) -> list[Outcome]:
@@ -125,8 +127,13 @@ class Proxy:
         return replies
 
     async def _record(self, actor: Actor, address: str, writes: Sequence[CommandPlan]) -> None:
-        """Record the writes of an API key, without their values. Users write only their own profiles."""
-        if self._security_log is None or not actor.via_key:
+        """Record the writes of an API key, without their values. Of a user's, only changes that the user is told of."""
+        if not actor.via_key:
+            for action in {action for plan in writes for action in plan.recorded_as}:
+                await self._account_log.record(actor.name, action, address, result=SENT, detail="proxy")
+                await self._account_log.notify(actor.name, action, address)
+            return
+        if self._security_log is None:
             return
         by_key: dict[str, list[str]] = {}
         for plan in writes:
