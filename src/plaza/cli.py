@@ -13,7 +13,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import plaza
-from plaza.commands import api_keys, challenges, data_key, demo, events, keyspace, live, new, search, users, webhooks
+from plaza.commands import (
+    api_keys,
+    challenges,
+    data_key,
+    demo,
+    events,
+    keyspace,
+    live,
+    new,
+    notifications,
+    search,
+    users,
+    webhooks,
+)
 from plaza.commands.base import add_command
 from plaza.core.settings import Settings
 
@@ -82,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     challenges.add_commands(commands)
     live.add_commands(commands)
     search.add_commands(commands)
+    notifications.add_commands(commands)
     events.add_commands(commands)
     webhooks.add_commands(commands)
     new.add_commands(commands)

@@ -303,7 +303,7 @@ def test_the_first_paint_of_explore_takes_three_requests(windows: Windows) -> No
     assert response is not None
     kinds = [re.sub(r".*/|[?].*", "", url) for url in window.requests if not url.startswith("data:")]
     assert kinds[:3] == ["app", "app.css", "app.js"]
-    assert set(kinds[3:]) <= {"updates.js", "event-stream.js", "stream"}, "what changes is loaded afterwards"
+    assert set(kinds[3:]) <= {"root.js", "updates.js", "event-stream.js", "stream"}, "what changes is loaded afterwards"
     assert len(response.body()) < 100_000
 
 

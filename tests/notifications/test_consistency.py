@@ -143,10 +143,9 @@ async def test_a_rebuild_from_source_data_gives_the_same(community: NotifiedComm
         for key in (NOTIFICATIONS(name), NOTIFICATIONS_UNREAD(name), NOTIFICATION_GROUPS(name)):
             await community.redis.delete(key)
     rebuild = community.plaza.get(NotificationRebuild)
-    for source in community.recorder.sources:
-        await rebuild.run(source)
+    await rebuild.run_all()
     assert [await snapshot(community, name) for name in names] == expected
-    assert sum([await rebuild.run(source) for source in community.recorder.sources]) == 0
+    assert await rebuild.run_all() == 0
 
 
 async def test_renamed_users_keep_their_notifications_and_their_place_in_those_of_others(

@@ -20,13 +20,17 @@ class NotificationRebuild:
         self._days = settings.events_days
         self._clock = clock
 
-    async def run(self, source: NotificationSource, since_ms: int | None = None) -> int:
-        """Record what happened since a time; by default since events are stored. Returns how many changed a group.
+    async def run_all(self) -> int:
+        """Record what all sources have since events are stored. Returns how many activities changed a group."""
+        return sum([await self.run(source) for source in self._recorder.sources])
+
+    async def run(self, source: NotificationSource) -> int:
+        """Record what a source has since events are stored. Returns how many activities changed a group.
 
         What is older was told by events before, or is dismissed. Source data does not say what was imported, so what
         was imported since then is told too.
         """
-        start = self._clock.now_ms() - self._days * DAY_MS if since_ms is None else since_ms
+        start = self._clock.now_ms() - self._days * DAY_MS
         changed = 0
         async for batch in source.all_activities(start):
             changed += await self._recorder.refresh(source, batch)
