@@ -143,11 +143,11 @@ async def running(
         for domain, part in zip(domains, parts, strict=False):  # after them come the parts that are built last
             require_personal_data(domain, part)
         services = _services(core, domains, parts, draining)
-        demo = _demo(core, services) if _runs_demo(domains) else None
+        demo = _demo(core, services) if runs_demo(domains) else None
         jobs = _worker(core, domains, parts, services, demo)
         if demo is not None:
             services[Demo] = demo
-        if _shows_pages(domains):
+        if shows_pages(domains):
             job_names = [*jobs.timers, *(demo.timers if demo is not None else ())]
             names = [domain.name for domain in domains]
             pages = page_registry.services(core, services, demo or NoDemo(), job_names, names)
@@ -160,15 +160,15 @@ async def running(
             limiter=core.limiter,
             idempotency=Idempotency(core.valkey),
             observer=requests,
-            error_formats=page_registry.ERROR_FORMATS if _shows_pages(domains) else {},
-            pages=SitePageAccess(services[PageResponses]) if _shows_pages(domains) else None,
+            error_formats=page_registry.ERROR_FORMATS if shows_pages(domains) else {},
+            pages=SitePageAccess(services[PageResponses]) if shows_pages(domains) else None,
             viewer_auth=services[ViewerAuthenticator].actor if ViewerAuthenticator in services else None,
             admin_mfa=services.get(AdminMfa),
             explain_error=services[WrongTypeReporter].explain,
             draining=draining,
             security_log=services.get(SqlSecurityLog),
             event_types=event_types(domains),
-            skip_unavailable=not _runs_demo(domains),
+            skip_unavailable=not runs_demo(domains),
         )
         try:
             yield Plaza(core, app, jobs, services)
@@ -187,7 +187,7 @@ def _services(
 ) -> dict[type, Any]:
     """Return the services that handlers and commands can ask for, by type; those of the pages are added later."""
     services: dict[type, Any] = {type(service): service for part in parts for service in part.services}
-    services[System] = System(core.valkey, core.sql, draining)
+    services[System] = System(core.valkey, core.sql, draining, start_page="/app" if shows_pages(domains) else "/docs")
     services[WrongTypeReporter] = WrongTypeReporter(core.valkey, catalogues(domains))
     encryption = FieldEncryption(core.settings.data_keys())
     logs = services.get(SqlSecurityLog), services.get(AccountLog)
@@ -292,7 +292,7 @@ def configured_domains(settings: Settings) -> list[Domain]:
 
 def catalogues(domains: Sequence[Domain] = DOMAINS) -> list[Catalogue]:
     """Return the keys of Plaza, by domain."""
-    above = (demo.CATALOGUE,) if _runs_demo(domains) else ()
+    above = (demo.CATALOGUE,) if runs_demo(domains) else ()
     return [keys.CATALOGUE, AUDIT_KEYS, *(domain.catalogue for domain in domains), *above]
 
 
@@ -306,14 +306,15 @@ def routes_of(domains: Sequence[Domain]) -> list[Routes]:
     own = [health.route, event_routes.route, proxy.route, *(routes for domain in domains for routes in domain.routes)]
     if social.DOMAIN in domains:
         own.append(routes_feed_streams.route)
-    return [*own, *page_registry.routes([domain.name for domain in domains])] if _shows_pages(domains) else own
+    return [*own, *page_registry.routes([domain.name for domain in domains])] if shows_pages(domains) else own
 
 
-def _shows_pages(domains: Sequence[Domain]) -> bool:
+def shows_pages(domains: Sequence[Domain]) -> bool:
+    """Whether the domains are there that every page uses."""
     return {domain.name for domain in domains} >= page_registry.REQUIRES
 
 
-def _runs_demo(domains: Sequence[Domain]) -> bool:
+def runs_demo(domains: Sequence[Domain]) -> bool:
     """The demo uses all domains."""
     return all(domain in domains for domain in DOMAINS)
 

@@ -25,7 +25,7 @@ import uvicorn
 import uvloop
 
 from plaza import __version__
-from plaza.app import Plaza, running
+from plaza.app import Plaza, configured_domains, running, runs_demo, shows_pages
 from plaza.cli_errors import EXPECTED, print_error
 from plaza.core.clock import Clock
 from plaza.core.embedded_valkey import EmbeddedValkey
@@ -55,7 +55,8 @@ KEEP_ALIVE_SECONDS = 75
 def serve(settings: Settings, *, empty: bool = False) -> int:
     """Run `plaza serve` until a signal. Returns the exit status."""
     with listen(settings.host, settings.port) as sock:
-        return uvloop.run(_serve(settings, sock, may_load_demo=not empty and may_load_demo(settings)))
+        wants_demo = not empty and may_load_demo(settings) and runs_demo(configured_domains(settings))
+        return uvloop.run(_serve(settings, sock, may_load_demo=wants_demo))
 
 
 async def _serve(settings: Settings, sock: socket.socket, *, may_load_demo: bool) -> int:
@@ -192,7 +193,7 @@ def print_start_message(settings: Settings, sock: socket.socket, demo: Sequence[
     url = local_url(sock) + settings.mount_path
     lines = [
         f"Plaza {__version__} is running.",
-        f"  Pages   {url}/app",
+        *([f"  Pages   {url}/app"] if shows_pages(configured_domains(settings)) else []),
         f"  API     {url}",
         f"  Docs    {url}/docs",
         f"  Data    {settings.data_dir.absolute()}",

@@ -77,6 +77,7 @@ async def check_responses(client: httpx.AsyncClient, chosen: set[str]) -> None:
     for name, path in samples.items():
         assert (path in paths) == (name in chosen), path
     assert (await client.get("/app", headers={"accept": "text/html"})).status_code == 404
+    assert (await client.get("/", headers={"accept": "text/html"})).headers["location"] == "/docs"
     for path, operations in paths.items():
         if "get" in operations and "{" not in path and "stream" not in path and path not in ("/events", "/metrics"):
             assert (await client.get(path)).status_code < 500, path
@@ -129,6 +130,9 @@ def test_a_package_offers_a_domain_by_an_entry_point(tmp_path: Path, monkeypatch
     assert names.index("shop") < names.index("polls") < names.index("search"), "search finds what packages offer"
     install("examples.polls.domain:build")
     with pytest.raises(OperatorError, match=r"entry point polls .* no Domain"):
+        installed_domains(DOMAINS)
+    install("examples.polls.absent:DOMAIN")
+    with pytest.raises(OperatorError, match=r"domain polls cannot be loaded .* uninstall"):
         installed_domains(DOMAINS)
     install("plaza.shop.domain:DOMAIN")
     with pytest.raises(OperatorError, match="Two domains are called shop"):

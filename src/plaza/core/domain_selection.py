@@ -9,7 +9,7 @@ A package offers a domain by an entry point of the group `plaza.domains`:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from plaza.core.domain import Domain, Parts
@@ -26,7 +26,7 @@ def installed_domains(own: Sequence[Domain]) -> list[Domain]:
 
     Domains that use what all others offer (search, …) are Plaza's own and come last.
     """
-    found = [_load(point.name, point.load()) for point in sorted(entry_points(group=GROUP), key=lambda p: p.name)]
+    found = [_load(point) for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)]
     names = [domain.name for domain in (*own, *found)]
     for name in {name for name in names if names.count(name) > 1}:
         raise OperatorError(f"Two domains are called {name}. Uninstall the package of one of them, or rename it.")
@@ -34,9 +34,15 @@ def installed_domains(own: Sequence[Domain]) -> list[Domain]:
     return [*own[:first_user], *found, *own[first_user:]]
 
 
-def _load(name: str, domain: object) -> Domain:
+def _load(point: EntryPoint) -> Domain:
+    try:
+        domain = point.load()
+    except Exception as error:
+        raise OperatorError(
+            f"The domain {point.name} cannot be loaded from {point.value}: {error}. Repair or uninstall its package."
+        ) from error
     if not isinstance(domain, Domain):
-        raise OperatorError(f"The entry point {name} of {GROUP} is no Domain. Let it name one: `polls.domain:DOMAIN`.")
+        raise OperatorError(f"The entry point {point.name} of {GROUP} names no Domain. It is {point.value}.")
     return domain
 
 

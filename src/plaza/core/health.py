@@ -48,8 +48,15 @@ class System:
     """The state of this process, of Valkey and of SQL."""
 
     def __init__(
-        self, valkey: Valkey, sql: Sql, draining: asyncio.Event | None = None, *, timeout_seconds: float = READY_SECONDS
+        self,
+        valkey: Valkey,
+        sql: Sql,
+        draining: asyncio.Event | None = None,
+        *,
+        timeout_seconds: float = READY_SECONDS,
+        start_page: str = "/app",
     ) -> None:
+        self.start_page = start_page  # of browsers
         self.valkey = valkey
         self.sql = sql
         self.timeout_seconds = timeout_seconds
@@ -102,11 +109,11 @@ async def ping() -> Pong:
 
 
 @route.get("/", access=PUBLIC, limit=None, ignores_unknown_query=True)
-async def get_welcome(request: Request) -> Response[Welcome]:
-    """Get links to the documentation. Browsers are redirected to `/app`."""
+async def get_welcome(request: Request, system: System) -> Response[Welcome]:
+    """Get links to the documentation. Browsers are redirected to `/app`, or to `/docs` where there are no pages."""
     headers = [("vary", "accept")]
     if "text/html" in request.headers.get("accept", ""):
-        return Response(status=302, headers=[*headers, ("location", "/app")])
+        return Response(status=302, headers=[*headers, ("location", system.start_page)])
     paths = {"docs": "/docs", "openapi": "/openapi.json", "health": "/readyz"}
     body = Welcome("Plaza", __version__, **{name: with_root(path) for name, path in paths.items()})
     return Response(body, headers=headers)
