@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from plaza.articles.comments import ArticleComments
-from plaza.articles.keys import USER_ARTICLE_COMMENTS
-from plaza.articles.model import ArticleComment, NewArticleComment
+from plaza.articles.comments import ArticleComments, split_id
+from plaza.articles.keys import ARTICLE_COMMENT_EDITS, USER_ARTICLE_COMMENTS
+from plaza.articles.model import ArticleComment, ArticleCommentEdit, NewArticleComment
 from plaza.articles.personal_data import ArticlesPersonalData
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
@@ -62,6 +63,27 @@ async def test_a_reply_needs_a_comment_on_the_same_article(comments: ArticleComm
     with pytest.raises(NotFound):
         await comments.create(ana, 999, NewArticleComment("hi"))
     assert await ids(comments, one, None) == []
+
+
+async def test_an_edit_keeps_the_old_text_and_only_the_author_edits(
+    comments: ArticleComments, post: Post, ana: Actor, ben: Actor, redis_client: Any, articles: Articles
+) -> None:
+    comment = await comments.create(ben, (await post()).id, NewArticleComment("first"))
+    edited = await comments.edit(ben, comment.id, ArticleCommentEdit("second"))
+    assert (edited.content, edited.edited_at) == ("second", articles.clock.now_ms())
+    await comments.edit(ben, comment.id, ArticleCommentEdit("second"))
+    edits = ARTICLE_COMMENT_EDITS(*split_id(comment.id))
+    (old,) = await redis_client.lrange(edits, 0, -1)
+    assert '"first"' in old
+    exported = await collect(await ArticlesPersonalData(articles, comments).export("ben"))
+    assert exported["comments"][0]["edits"] == [old]
+    for actor in (ana, Actor("root", "admin")):
+        with pytest.raises(Forbidden):
+            await comments.edit(actor, comment.id, ArticleCommentEdit("third"))
+    await comments.delete(ben, comment.id)
+    assert not await redis_client.exists(edits)
+    with pytest.raises(NotFound):
+        await comments.edit(ben, comment.id, ArticleCommentEdit("third"))
 
 
 async def test_authors_of_comment_and_article_and_admins_delete_and_replies_leave_a_stub(

@@ -21,6 +21,12 @@ async def test_a_discussion_below_an_article(ana: PageClient, guest: PageClient)
     assert sent.headers["location"].startswith(thread)
     assert "Indeed" in (await guest.get(thread)).text
     assert "Indeed" not in (await guest.get(page)).text
+    edit = f"{page}/comments/{comment}/edit"
+    assert edit in (await ana.get(page)).text
+    assert edit not in shown
+    assert (await ana.submit(edit, page=edit, content=" ")).status_code == 422
+    await ana.submit(edit, page=edit, content="Worth reading twice")
+    assert "Worth reading twice" in (await guest.get(page)).text
     await ana.submit(f"{page}/comments/{comment}/delete", page=page)
     shown = (await guest.get(page)).text
     assert "Worth" not in shown

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from plaza.core.auth import Actor
+from plaza.core.comment_tree import MAX_EDITS
 from plaza.core.errors import Forbidden, Invalid, NotFound
 from plaza.core.paging import Page
 from plaza.social import keys as k
@@ -324,12 +325,12 @@ async def test_a_thousand_concurrent_writes_leave_every_counter_correct(social: 
 
 async def test_the_history_of_a_post_is_limited(social: Social, ana: Actor, redis_client: Any) -> None:
     post = await social.post(ana, "text 0")
-    for n in range(1, k.MAX_EDITS + 3):
+    for n in range(1, MAX_EDITS + 3):
         await social.posts.edit(ana, post.id, PostEdit(f"text {n}"))
     history = await redis_client.lrange(k.POST_EDITS(post.id), 0, -1)
-    assert len(history) == k.MAX_EDITS
+    assert len(history) == MAX_EDITS
     assert '"text 2"' in history[0]
-    assert f'"text {k.MAX_EDITS + 1}"' in history[-1]
+    assert f'"text {MAX_EDITS + 1}"' in history[-1]
 
 
 async def test_a_listed_hashtag_stays_when_an_edit_removes_it_from_the_text(

@@ -10,18 +10,20 @@ from uuid import uuid4
 from plaza.articles.keys import (
     ARTICLE,
     ARTICLE_COMMENT,
+    ARTICLE_COMMENT_EDITS,
     ARTICLE_COMMENT_PARENTS,
     ARTICLE_COMMENT_REPLIES,
     ARTICLE_COMMENT_STUBS,
     ARTICLE_COMMENTS,
     ARTICLE_COMMENTS_TOP,
 )
-from plaza.articles.model import ArticleComment, DeletedArticleComment, NewArticleComment
+from plaza.articles.model import ArticleComment, ArticleCommentEdit, DeletedArticleComment, NewArticleComment
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
 from plaza.core.comment_tree import TOP_LEVEL, CommentState, CommentTrees, TreeKeys
 from plaza.core.domain import BlockLists
 from plaza.core.errors import Invalid, NotFound
+from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Page, PageResult, page_by_position
 from plaza.core.pictures import AvatarAddresses, NoAvatars
 
@@ -125,6 +127,13 @@ class ArticleComments:
 
         return await page_by_position(name, page, after, load)
 
+    async def edit(self, actor: Actor, id: str, edit: ArticleCommentEdit) -> ArticleComment:
+        """Change the text of the caller's comment; the old text is kept. Three round trips."""
+        article, note = split_id(id)
+        keys = [ARTICLE_COMMENT(article, note), ARTICLE_COMMENT_EDITS(article, note)]
+        await self._functions.run("articles_edit_comment", keys, actor.name, edit.content, self._clock.now_ms())
+        return await self.get(actor, id)
+
     async def delete(self, actor: Actor, id: str) -> DeletedArticleComment:
         """Delete a comment; with replies it leaves a stub. One round trip, and one per 100 stubs that end with it."""
         article, note = split_id(id)
@@ -137,7 +146,7 @@ class ArticleComments:
 
     async def _load(self, viewer: Actor | None, article: int, notes: Sequence[str]) -> list[ArticleComment | None]:
         keys = discussion_keys(article)
-        hashes = [("HMGET", ARTICLE_COMMENT(article, note), "username", "content") for note in notes]
+        hashes = [("HMGET", ARTICLE_COMMENT(article, note), "username", "content", "edited_at") for note in notes]
         times = [("ZSCORE", keys.all, note) for note in notes]
         parents = ("HMGET", keys.parents, *notes)
         replies, states = await asyncio.gather(
@@ -173,9 +182,17 @@ def _comment_from_row(
 ) -> ArticleComment | None:
     reply_to = f"{article}-{parent}" if parent else None
     if created is not None:
-        username, content = text
+        username, content, edited = text
         return ArticleComment(
-            f"{article}-{note}", article, username or "", avatar, content or "", int(created), reply_to, state.replies
+            f"{article}-{note}",
+            article,
+            username or "",
+            avatar,
+            content or "",
+            int(created),
+            reply_to,
+            state.replies,
+            edited_at=parse_int(edited, None),
         )
     if state.stub_created_ms is None or not state.replies:
         return None

@@ -23,6 +23,7 @@ REPAIRS = {
     "author_index": k.ARTICLE,
     "group_size": k.GROUP,
     "note": k.ARTICLE,
+    "note_edits": k.ARTICLE,
     "thread": k.ARTICLE,
 }
 

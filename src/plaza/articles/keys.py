@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from plaza.core.comment_tree import MAX_EDITS
 from plaza.core.keyspace import Catalogue, Formula, HashField, Key, KeyAccess, MirrorOf, Reference, RequiresKey
 from plaza.core.tokens import USERNAME
 
@@ -129,6 +130,7 @@ ARTICLE_COMMENT = Key(
     fields=(
         HashField("username", "username of the author", value_regex="<username>", required=True),
         HashField("content", "the text", required=True),
+        HashField("edited_at", "when its text was changed last, Unix milliseconds", value_regex="<ms>"),
     ),
     invariants=(
         Formula("it is in `article:<article>:comments` and its author's `articles:<username>:comments`"),
@@ -136,6 +138,17 @@ ARTICLE_COMMENT = Key(
     ),
     repair="note <article> <note>",
     read=KeyAccess.PUBLIC,
+)
+ARTICLE_COMMENT_EDITS = Key(
+    "article:<article>:comment:<note>:edits",
+    "list",
+    f"The texts of a comment on an article before each edit, oldest first; the last {MAX_EDITS}.",
+    contains="JSON `{content, until}`, `until` in Unix milliseconds",
+    owner="article",
+    element_regex=r"\{.*\}",
+    invariants=(RequiresKey("article:<article>:comment:<note>"),),
+    repair="note_edits <article> <note>",
+    read=KeyAccess.ADMIN,
 )
 ARTICLE_COMMENT_PARENTS = Key(
     "article:<article>:comments:parents",

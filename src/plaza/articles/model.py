@@ -119,6 +119,10 @@ class NewArticleComment(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     reply_to: ArticleCommentId | None = None
 
 
+class ArticleCommentEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    content: CommentText
+
+
 class ArticleComment(msgspec.Struct, frozen=True, omit_defaults=True):
     """A comment on an article. A deleted one that has replies has no author and no text, and `deleted` is true."""
 
@@ -131,6 +135,7 @@ class ArticleComment(msgspec.Struct, frozen=True, omit_defaults=True):
     reply_to: str | None
     repliesCount: int
     deleted: bool | None = None
+    edited_at: int | None = None
 
 
 class ArticleCommentsPage(msgspec.Struct, frozen=True):

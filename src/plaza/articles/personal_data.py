@@ -17,6 +17,7 @@ from plaza.articles.comments import ArticleComments, split_id
 from plaza.articles.keys import (
     ARTICLE,
     ARTICLE_COMMENT,
+    ARTICLE_COMMENT_EDITS,
     ARTICLE_DOWN,
     ARTICLE_UP,
     USER_ARTICLE_COMMENTS,
@@ -73,9 +74,12 @@ class ArticlesPersonalData:
     async def _export_comments(self, username: str) -> AsyncIterator[dict[str, Any]]:
         first = 0
         while ids := await self._valkey.call("ZRANGE", USER_ARTICLE_COMMENTS(username), first, first + STEP - 1):
-            for comment in await asyncio.gather(*(self._find_comment(id) for id in ids)):
+            comments = await asyncio.gather(*(self._find_comment(id) for id in ids))
+            keys = [ARTICLE_COMMENT_EDITS(*split_id(id)) for id in ids]
+            edits = await self._valkey.batch([("LRANGE", key, 0, -1) for key in keys])
+            for comment, old_texts in zip(comments, edits, strict=True):
                 if comment is not None:
-                    yield msgspec.to_builtins(comment)
+                    yield {**msgspec.to_builtins(comment), **({"edits": old_texts} if old_texts else {})}
             first += STEP
 
     async def _find_comment(self, id: str) -> ArticleComment | None:

@@ -9,6 +9,7 @@ from plaza.articles.model import (
     AnyGroupName,
     Article,
     ArticleComment,
+    ArticleCommentEdit,
     ArticleCommentId,
     ArticleCommentsPage,
     ArticleId,
@@ -135,6 +136,14 @@ async def list_article_comments(
     """List the comments on an article, oldest first: all, or those on one level of the thread."""
     found = await comments.page(actor, id, page, reply_to)
     return ArticleCommentsPage(found.items, found.pagination)
+
+
+@route.patch("/article-comments/{id}", access=USER, example={"content": "Worth reading twice"})
+async def edit_article_comment(
+    actor: Actor, id: ArticleCommentId, body: ArticleCommentEdit, comments: ArticleComments
+) -> ArticleComment:
+    """Edit the text of the caller's comment. The old text is kept."""
+    return await comments.edit(actor, id, body)
 
 
 @route.delete("/article-comments/{id}", access=AUTHENTICATED)

@@ -90,6 +90,19 @@ function tree.repair(t, comment, below)
   if redis.call('EXISTS', t.parents) == 0 then redis.call('DEL', t.top) end
 end
 
+-- Changes the text of a comment and keeps the old one. Returns false if nothing changed.
+function tree.rewrite(comment, edits, content, at)
+  local before = redis.call('HGET', comment, 'content')
+  if before == content then return false end
+  if before then
+    redis.call('RPUSH', edits, cjson.encode({content = before, ['until'] = tonumber(at)}))
+    redis.call('LTRIM', edits, -COMMENT_MAX_EDITS, -1)
+    redis.call('HSET', comment, 'edited_at', at)
+  end
+  redis.call('HSET', comment, 'content', content)
+  return true
+end
+
 -- comment_states: how many replies comments have, and which are stubs.
 -- KEYS stubs, then the replies of each comment   ARGV comment, …   Reply {replies, time of the stub or '', …}
 query('comment_states', function(keys, args)

@@ -24,6 +24,8 @@ from plaza.core.validation_messages import described_pattern
 
 # Stubs removed in one command: a chain of deleted comments disappears in steps, so that Valkey never stops for it.
 PRUNE_BATCH: Final = 100
+# Old texts of a post or a comment that are kept. With 40 KB each, those of a post take at most 2 MB.
+MAX_EDITS: Final = 50
 
 LIBRARY: Final = Library.read(
     "comment_tree",
@@ -31,7 +33,7 @@ LIBRARY: Final = Library.read(
     "plaza.core",
     "comment_tree",
     base=paging.LIBRARY,
-    constants={"COMMENT_PRUNE_BATCH": PRUNE_BATCH},
+    constants={"COMMENT_PRUNE_BATCH": PRUNE_BATCH, "COMMENT_MAX_EDITS": MAX_EDITS},
 )
 
 UUID: Final = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"

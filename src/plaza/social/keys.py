@@ -4,7 +4,7 @@ relation, an order for paging, a queue of work.
 
 from __future__ import annotations
 
-from plaza.core.comment_tree import UUID
+from plaza.core.comment_tree import MAX_EDITS, UUID
 from plaza.core.keyspace import (
     Catalogue,
     CountField,
@@ -487,8 +487,6 @@ POST_COMMENTS_RECENT = Key(
     read=PUBLIC,
     hidden=_BANNED,
 )
-# With 40 KB each, the old texts of a post take at most 2 MB.
-MAX_EDITS = 50
 POST_EDITS = Key(
     "post:<post>:edits",
     "list",

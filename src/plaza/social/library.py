@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from plaza.core import comment_tree
+from plaza.core.comment_tree import MAX_EDITS
 from plaza.core.functions import Constant, Library
 from plaza.core.roles import ROLES
 from plaza.social.hashtags import MAX_TAG_CHARACTERS, MAX_TAGS
 from plaza.social.home_feed import MAX_FOLLOWED_READ, MAX_MERGED, MERGE_OVERLAP_MS
-from plaza.social.keys import CATALOGUE, HOME_SECONDS, MAX_EDITS
+from plaza.social.keys import CATALOGUE, HOME_SECONDS
 from plaza.social.model import (
     BOOKMARK_POINTS,
     COMMENT_POINTS,

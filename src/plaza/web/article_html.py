@@ -43,9 +43,9 @@ def _comment_row(comment: ArticleComment, article: Article, visitor: Visitor, no
         comment,
         visitor,
         now_ms,
-        edited=False,
+        edited=comment.edited_at is not None,
         can_delete=visitor.is_admin or visitor.name in (comment.username, article.author.removeprefix("user:")),
-        can_edit=False,
+        can_edit=visitor.name == comment.username,
         thread_path=thread_path(article.id, comment.id),
         path=f"/app/articles/{article.id}/comments/{comment.id}",
     )

@@ -10,6 +10,7 @@ from plaza.articles.comments import ArticleComments
 from plaza.articles.lists import ArticleLists
 from plaza.articles.model import (
     AnyGroupName,
+    ArticleCommentEdit,
     ArticleCommentId,
     ArticleId,
     ArticlesPage,
@@ -22,7 +23,7 @@ from plaza.articles.model import (
 )
 from plaza.articles.service import Articles
 from plaza.core.comment_tree import TOP_LEVEL
-from plaza.core.errors import Conflict, Invalid, NotFound
+from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound
 from plaza.core.http.access import PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
@@ -204,6 +205,47 @@ async def delete_comment(
     with suppress(NotFound):  # deleted by an earlier click
         await comments.delete(visitor.require_user(), comment)
     return site.form_response(request, visitor, body, f"/app/articles/{id}#comments")
+
+
+@page.get("/articles/{id}/comments/{comment}/edit", access=USER)
+async def edit_comment_page(
+    request: Request, site: PageResponses, id: ArticleId, comment: ArticleCommentId, comments: ArticleComments
+) -> Response[str]:
+    """Show the form to edit a comment."""
+    visitor = await site.visitors.from_request(request)
+    found = await comments.get(visitor.require_user(), comment)
+    if found.username != visitor.name:
+        raise Forbidden("Only the author can edit a comment.")
+    return _edit_comment_page(site, request, visitor, comment, found.content)
+
+
+def _edit_comment_page(
+    site: PageResponses, request: Request, visitor: Visitor, comment: str, content: str, problem: str = ""
+) -> Response[str]:
+    back = f"/app/articles/{comment.partition('-')[0]}"
+    context: dict[str, Any] = {"back": back, "comment": comment, "content": content, "problem": problem}
+    status = 422 if problem else 200
+    return site.page(request, visitor, "comment-edit.html", section="Articles", status=status, **context)
+
+
+@page.post("/articles/{id}/comments/{comment}/edit", access=USER)
+async def edit_comment(
+    request: Request,
+    body: bytes,
+    site: PageResponses,
+    id: ArticleId,
+    comment: ArticleCommentId,
+    comments: ArticleComments,
+) -> Response[str]:
+    """Edit a comment (its author)."""
+    visitor = await site.visitors.from_request(request)
+    try:
+        edited = await comments.edit(visitor.require_user(), comment, forms.read_form(body, ArticleCommentEdit))
+    except Invalid as error:
+        content = forms.parse_form(body).get("content", "")
+        return _edit_comment_page(site, request, visitor, comment, content, error.detail)
+    path = f"{article_html.thread_path(id, edited.reply_to)}#comment-{comment}"
+    return site.form_response(request, visitor, b"", path)
 
 
 @page.post("/articles/{id}/vote", access=USER)

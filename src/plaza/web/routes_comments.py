@@ -64,7 +64,7 @@ async def edit_page(
     found = await comments.get(visitor.require_user(), comment)
     if found.username != visitor.name:
         raise Forbidden("Only the author can edit a comment.")
-    context: dict[str, Any] = {"id": id, "comment": comment, "content": found.content, "problem": ""}
+    context: dict[str, Any] = {"back": f"/app/posts/{id}", "comment": comment, "content": found.content, "problem": ""}
     return site.page(request, visitor, "comment-edit.html", **context)
 
 
@@ -78,7 +78,7 @@ async def edit(
         edited = await comments.edit(visitor.require_user(), comment, forms.read_form(body, CommentEdit))
     except Invalid as error:
         content = forms.parse_form(body).get("content", "")
-        context: dict[str, Any] = {"id": id, "comment": comment, "content": content, "problem": error.detail}
-        return site.page(request, visitor, "comment-edit.html", status=error.status, **context)
+        context: dict[str, Any] = {"comment": comment, "content": content, "problem": error.detail}
+        return site.page(request, visitor, "comment-edit.html", status=error.status, back=f"/app/posts/{id}", **context)
     path = f"{post_html.thread_path(id, edited.reply_to)}#comment-{comment}"
     return site.form_response(request, visitor, b"", path)

@@ -50,6 +50,16 @@ local function emit_comment_deleted(id, author, note, username)
   emit('article.comment_deleted', id, data)
 end
 
+-- edit_comment: change the text of the caller's comment; the old one is kept.
+-- KEYS comment, edits   ARGV caller, content, now_ms
+command('edit_comment', function(keys, args)
+  local comment, edits, who, content, at = keys[1], keys[2], unpack(args)
+  local username = redis.call('HGET', comment, 'username')
+  if not username then fail('not_found', 'No comment has this id.') end
+  if username ~= who then fail('forbidden', 'Only its author can edit a comment.') end
+  tree.rewrite(comment, edits, content, at)
+end)
+
 -- delete_comment: a comment with replies becomes a stub. Its author, the article's author and admins may delete it.
 -- KEYS article, comments, comment   ARGV id, note, caller ('' for an admin)   Reply the stub to prune next, or ''
 command('delete_comment', function(keys, args)
@@ -62,7 +72,7 @@ command('delete_comment', function(keys, args)
     fail('forbidden', "Only its author, the article's author or an admin can delete a comment.")
   end
   redis.call('ZREM', comments, note)
-  redis.call('DEL', comment)
+  redis.call('DEL', comment, key.article_comment_edits(id, note))
   if username then project('comment_index', id, note, username) end
   if author then emit_comment_deleted(id, author, note, username) end
   return tree.remove(discussion_of(id), note, created)
@@ -88,7 +98,7 @@ local function delete_comments(id)
   for _, note in ipairs(notes) do
     local username = redis.call('HGET', key.article_comment(id, note), 'username')
     redis.call('ZREM', comments, note)
-    redis.call('DEL', key.article_comment(id, note))
+    redis.call('DEL', key.article_comment(id, note), key.article_comment_edits(id, note))
     if username then project('comment_index', id, note, username) end
   end
   return tree.purge(discussion_of(id), notes) + redis.call('ZCARD', comments)
@@ -106,9 +116,15 @@ command('repair_note', function(keys, args)
   local created, username = redis.call('ZSCORE', comments, note), redis.call('HGET', comment, 'username')
   if not (created and username) then
     redis.call('ZREM', comments, note)
-    redis.call('DEL', comment)
+    redis.call('DEL', comment, key.article_comment_edits(id, note))
     if created then tree.remove(discussion_of(id), note, created) end
   end
   if username then project('comment_index', id, note, username) end
   if indexed and indexed ~= username then project('comment_index', id, note, indexed) end
+end)
+
+-- repair_note_edits: delete the old texts of a missing comment.   KEYS article   ARGV now_ms, id, note
+command('repair_note_edits', function(keys, args)
+  local id, note = args[2], args[3]
+  if redis.call('EXISTS', key.article_comment(id, note)) == 0 then redis.call('DEL', key.article_comment_edits(id, note)) end
 end)

@@ -1,19 +1,6 @@
 -- Comments on posts, and replies to them. The owner is a post; the hash of a comment is a projection of the post's list,
 -- except its text, which its author edits. `tree` has the replies.
 
--- Changes the text of a comment and keeps the old one. Returns false if nothing changed.
-local function rewrite_comment(comment, edits, content, at)
-  local before = redis.call('HGET', comment, 'content')
-  if before == content then return false end
-  if before then
-    redis.call('RPUSH', edits, cjson.encode({content = before, ['until'] = tonumber(at)}))
-    redis.call('LTRIM', edits, -MAX_EDITS, -1)
-    redis.call('HSET', comment, 'edited_at', at)
-  end
-  redis.call('HSET', comment, 'content', content)
-  return true
-end
-
 -- store_comment: write a comment's hash. A text older than the last edit is not written.
 -- KEYS comment, edits   ARGV id, post, name, content, created, reply_to ('' for none), time of the text ('' for unknown)
 command('store_comment', function(keys, args)
@@ -22,7 +9,7 @@ command('store_comment', function(keys, args)
   redis.call('HSET', comment, 'id', id, 'post_id', post, 'username', name, 'created_at', created)
   if parent == '' then redis.call('HDEL', comment, 'reply_to') else redis.call('HSET', comment, 'reply_to', parent) end
   local edited = redis.call('HGET', comment, 'edited_at')
-  if not edited or finite(edited, 0) < finite(at, 0) then rewrite_comment(comment, edits, content, at) end
+  if not edited or finite(edited, 0) < finite(at, 0) then tree.rewrite(comment, edits, content, at) end
 end)
 
 -- Without a name the post is being deleted. The comment's hash has its author's current name, who may have been renamed
@@ -120,7 +107,7 @@ command('edit_comment', function(keys, args)
   local name = redis.call('HGET', comment, 'username')
   if not name then fail('not_found', 'No comment has this id.') end
   if name ~= who then fail('forbidden', 'Only its author can edit a comment.') end
-  rewrite_comment(comment, edits, content, at)
+  tree.rewrite(comment, edits, content, at)
   return redis.call('HGETALL', comment)
 end)
 

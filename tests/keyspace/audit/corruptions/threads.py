@@ -22,6 +22,11 @@ async def old_texts_of_a_missing_comment(client: Any, community: SampleCommunity
     await client.rpush(k.COMMENT_EDITS(MISSING_ID), "{}")
 
 
+@corruptions.found_as("article:<article>:comment:<note>:edits", "orphan")
+async def old_texts_of_a_missing_article_comment(client: Any, community: SampleCommunity) -> None:
+    await client.rpush(a.ARTICLE_COMMENT_EDITS(community.articles[1], "0" * 32), "{}")
+
+
 @corruptions.found_as("post:<post>:comments:parents", "thread")
 async def a_reply_is_missing_in_the_replies(client: Any, community: SampleCommunity) -> None:
     await client.delete(k.POST_COMMENT_REPLIES(community.posts[1], community.comments[0]))
