@@ -53,7 +53,7 @@ def _form(
     return site.page(request, visitor, "report.html", status=422 if problem else 200, **context)
 
 
-@page.post("/report", access=USER)
+@page.post("/report", access=USER, limit="report")
 async def report(request: Request, body: bytes, site: PageResponses, reports: Reports) -> Response[str]:
     """Report something to the admins."""
     visitor = await site.visitors.from_request(request)

@@ -1,4 +1,4 @@
-"""Loads articles with votes and groups. A manual clock sets the time of each post and vote in the past.
+"""Loads articles with votes, groups and comments. A manual clock sets the time of each of them in the past.
 
 An article's id is the next free number and does not depend on the seed. An existing article is recognised by its author
 and time, which do.
@@ -14,11 +14,13 @@ from functools import cache
 from random import Random
 from typing import Final
 
+from plaza.articles.comments import ArticleComments
 from plaza.articles.keys import USER_ARTICLES
-from plaza.articles.model import Direction, NewArticle
+from plaza.articles.model import Direction, NewArticle, NewArticleComment
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
 from plaza.core.clock import ManualClock
+from plaza.core.errors import Invalid
 from plaza.core.functions import Functions
 from plaza.demo.generator import HOUR_MS, CommunityPlan
 from plaza.demo.phrases import Topic, topics
@@ -26,16 +28,29 @@ from plaza.demo.users import DAY_MS
 
 ARTICLE_DAYS: Final = 12
 MEAN_VOTE_HOURS: Final = 20
+# Of comments that reply to another one.
+REPLY_SHARE: Final = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedComment:
+    """A comment on an article. `reply_to` is the number of the earlier comment that it replies to."""
+
+    at: int
+    username: str
+    text: str
+    reply_to: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedArticle:
-    """An article and its votes: time, voter and direction."""
+    """An article, its comments and its votes: time, voter and direction."""
 
     author: str
     at: int
     new: NewArticle
     votes: list[tuple[int, str, Direction]]
+    comments: list[GeneratedComment]
 
 
 class ArticlesLoader:
@@ -43,6 +58,7 @@ class ArticlesLoader:
         self._valkey = functions.valkey
         self._clock = ManualClock()
         self._articles = Articles(functions, self._clock, voting_days, origin="import")
+        self._comments = ArticleComments(self._articles, None, origin="import")
         self._plan = plan
         self._count = count
         # Votes must be cast before voting closes.
@@ -65,7 +81,20 @@ class ArticlesLoader:
         for when, voter, direction in article.votes:
             self._clock.set(when)
             await self._articles.vote(Actor(voter, "user"), id, direction)
-        return 1 + len(article.votes)
+        await self._discuss(article, id)
+        return 1 + len(article.votes) + len(article.comments)
+
+    async def _discuss(self, article: GeneratedArticle, id: int) -> None:
+        """Write the comments. Those of an earlier run stay as they are."""
+        written: list[str] = []
+        for n, comment in enumerate(article.comments):
+            self._clock.set(comment.at)
+            new = NewArticleComment(comment.text, None if comment.reply_to is None else written[comment.reply_to])
+            author, operation = Actor(comment.username, "user"), _operation(article, n)
+            try:
+                written.append((await self._comments.create(author, id, new, operation)).id)
+            except Invalid:  # a user has deleted what it replies to
+                return
 
     def _generate(self, n: int) -> GeneratedArticle:
         plan, users = self._plan, self._plan.users
@@ -80,9 +109,9 @@ class ArticlesLoader:
         if plan.is_generated:
             link = f"{link}/{plan.name}-{users.size}-{n}"
         groups = [about.tag, *(["longreads"] if rng.random() < 0.25 else [])]
-        return GeneratedArticle(
-            users.name(author), at, NewArticle(title, link, groups), self._generate_votes(author, at, rng)
-        )
+        votes = self._generate_votes(author, at, rng)
+        comments = self._generate_comments(about, at, rng)
+        return GeneratedArticle(users.name(author), at, NewArticle(title, link, groups), votes, comments)
 
     def _author(self, about: Topic, rng: Random) -> int:
         """Choose an author with this topic; any author after 20 attempts."""
@@ -106,6 +135,15 @@ class ArticlesLoader:
             votes.append((when, users.name(n), "up" if rng.random() < liked else "down"))
         return votes
 
+    def _generate_comments(self, about: Topic, at: int, rng: Random) -> list[GeneratedComment]:
+        users, comments = self._plan.users, list[GeneratedComment]()
+        for n in range(int(rng.lognormvariate(0.6, 0.9))):
+            at += round(rng.random() * (self._plan.anchor_ms - at) / 2)
+            reply_to = rng.randrange(n) if n and rng.random() < REPLY_SHARE else None
+            username = users.name(int(users.size * rng.random() ** 1.1))
+            comments.append(GeneratedComment(at, username, about.comment(rng), reply_to))
+        return comments
+
 
 @cache
 def _headlines() -> list[tuple[Topic, str]]:
@@ -119,6 +157,7 @@ def _slug(title: str) -> str:
     return "-".join(re.findall(r"[a-z0-9]+", title.lower()))
 
 
-def _operation(article: GeneratedArticle) -> str:
+def _operation(article: GeneratedArticle, comment: int | None = None) -> str:
     text = f"{article.author}/{article.at}/{article.new.link}"
+    text += "" if comment is None else f"/{comment}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
