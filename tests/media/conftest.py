@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +17,7 @@ import pytest
 from plaza.app import Plaza, running
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
+from plaza.core.sql import Sql
 from plaza.media.object_store import MediaStore
 from plaza.media.processor import ImageProcessor, ProcessedImage
 from tests.databases import with_tables
@@ -56,8 +58,22 @@ def media_url(request: pytest.FixtureRequest) -> str:
     return "" if request.param == "folder" else str(request.getfixturevalue("bucket"))
 
 
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with an empty database. To copy it is much cheaper than to migrate a new one."""
+    folder = tmp_path_factory.mktemp("migrated")
+
+    async def migrate() -> None:
+        await (await Sql.open(Settings(data_dir=folder))).close()
+
+    asyncio.run(migrate())
+    return folder
+
+
 @pytest.fixture
-def settings(place: Server | Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> Settings:
+def settings(place: Server | Cluster, migrated: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Settings:
+    for file in migrated.glob("plaza.sqlite*"):
+        shutil.copy(file, tmp_path)
     url = str(request.getfixturevalue("bucket")) if isinstance(place, Cluster) else ""
     return Settings(
         data_dir=with_tables(tmp_path), valkey_url=place.url, api_key=API_KEY, rate_limits=False, media_url=url

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from plaza.app import Plaza, running
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
@@ -12,6 +14,9 @@ from plaza.social.account_renaming import AccountRenaming
 from plaza.social.keys import POST, USER
 from tests.http_servers import client_of, is_problem
 from tests.media.conftest import PictureUser, register
+
+# One Valkey and one store: `test_post_pictures.py` shows that the others make no difference.
+pytestmark = pytest.mark.parametrize("place", ["server"], indirect=True)
 
 
 async def test_an_avatar_is_in_the_profile_and_in_every_post(

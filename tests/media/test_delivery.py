@@ -21,7 +21,7 @@ from tests.media.images import encoded, picture
 @pytest.fixture
 async def public(ana: PictureUser, guest: PictureUser) -> str:
     """The address of a picture that everyone may see."""
-    id = (await ana.upload(picture(700, 500, "JPEG"), "a.jpg"))["id"]
+    id = (await ana.upload(picture(300, 200, "JPEG"), "a.jpg"))["id"]
     await ana.json("PUT", "/users/me/avatar", media=id)
     return f"/media/{id}/large"
 

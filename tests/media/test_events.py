@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.event_reader import read_events
 from tests.http_servers import is_problem
 from tests.media.conftest import PictureUser
 from tests.media.images import picture
 from tests.waiting import eventually
+
+# One Valkey and one store: `test_post_pictures.py` shows that the others make no difference.
+pytestmark = pytest.mark.parametrize("place", ["server"], indirect=True)
 
 
 async def test_an_upload_is_an_event(ana: PictureUser, redis_client: Any) -> None:

@@ -10,6 +10,9 @@ from tests.media.conftest import PictureUser
 
 LAMP = {"name": "Lamp", "description": "Warm light.", "price": "19.90", "qty": 3}
 
+# One Valkey and one store: `test_post_pictures.py` shows that the others make no difference.
+pytestmark = pytest.mark.parametrize("place", ["server"], indirect=True)
+
 
 @pytest.fixture
 def rita(plaza: Plaza, ana: PictureUser) -> PictureUser:

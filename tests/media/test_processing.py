@@ -119,10 +119,10 @@ async def test_webp_is_left_out_where_jpeg_is_smaller() -> None:
 
 
 async def test_an_animation_stays_one() -> None:
-    image = await process(animation(frames=4, width=400, height=300))
+    image = await process(animation(frames=4, width=340, height=34))
     small = opened(image, "small", "webp")
-    assert (small.size, getattr(small, "n_frames", 1)) == ((320, 240), 4)
-    assert opened(image, "small", "jpeg").size == (320, 240)
+    assert (small.size, getattr(small, "n_frames", 1)) == ((320, 32), 4)
+    assert opened(image, "small", "jpeg").size == (320, 32)
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
@@ -191,7 +191,7 @@ async def test_an_upload_that_waits_too_long_for_its_turn_is_asked_to_come_back(
 
 async def test_a_large_compressed_text_beside_the_picture_is_not_read() -> None:
     text = PngImagePlugin.PngInfo()
-    text.add_text("Comment", "A" * 80_000_000, zip=True)
+    text.add_text("Comment", "A" * 30_000_000, zip=True)
     assert (await process(encoded(drawn(), pnginfo=text))).width == 64
 
 
