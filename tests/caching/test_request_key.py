@@ -105,6 +105,8 @@ async def test_ignored_parameters_and_cookies_select_no_page_and_do_not_reach_th
         assert await is_hit(http, "/page?a=1", cookie="_ga=1; language=de")
         assert not await is_hit(http, "/page?a=1", cookie="language=fr")
         assert seen.count == 4
+        twice = await http.get("/page?a=1", headers=[("cookie", "language=de"), ("cookie", "language=en")])
+        assert "hit" not in twice.headers["cache-status"], "all cookies select the page, also in several headers"
         personal = await http.get("/page?a=1&utm_source=mail", headers={"cookie": "session=1; _ga=1"})
         assert personal.headers["cache-status"] == "plaza; fwd=bypass; detail=personal"
         assert personal.text.startswith("a=1&utm_source=mail session=1; _ga=1")  # it sees everything

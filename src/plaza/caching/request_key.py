@@ -47,13 +47,16 @@ class RequestKey:
     def normalized(self, scope: Scope) -> Scope:
         """Return a request with nothing but what selects its page, and other cookies, which make it personal."""
         headers: RawHeaders = []
+        cookies: list[bytes] = []
         for name, value in scope["headers"]:
             if name == b"cookie":
-                value = self._without_ignored_cookies(value)
-            elif name == b"accept-encoding" and name not in self._vary_names:
-                value = b"gzip" if _GZIP.search(value.lower()) else b""
-            if value or name not in (b"cookie", b"accept-encoding"):
+                cookies += self._without_ignored_cookies(value)
+            elif name != b"accept-encoding" or name in self._vary_names:
                 headers.append((name, value))
+            elif _GZIP.search(value.lower()):
+                headers.append((name, b"gzip"))
+        if cookies:  # several headers become one, so that all of them select the page
+            headers.append((b"cookie", b"; ".join(cookies)))
         return {**scope, "headers": headers, "query_string": self._without_ignored_parameters(scope["query_string"])}
 
     def is_personal(self, scope: Scope) -> bool:
@@ -82,11 +85,9 @@ class RequestKey:
             return query
         return b"&".join(part for part in query.split(b"&") if not ignored.fullmatch(_parameter_name(part)))
 
-    def _without_ignored_cookies(self, header: bytes) -> bytes:
+    def _without_ignored_cookies(self, header: bytes) -> list[bytes]:
         ignored = self._ignored_cookies
-        if ignored is None:
-            return header
-        return b"; ".join(cookie for cookie in _cookies(header) if not ignored.fullmatch(_cookie_name(cookie)))
+        return [each for each in _cookies(header) if ignored is None or not ignored.fullmatch(_cookie_name(each))]
 
     def _all_select(self, header: bytes) -> bool:
         cookies = self._cookies
