@@ -40,6 +40,7 @@ async def test_a_requested_community_is_loaded_once_and_every_key_is_right(
     assert set(found["user"]) == {(user.username,) for user in CommunityUsers().users}
     assert len(found["explore_feed"][()]) == COMMUNITY_POSTS
     assert len(found["articles_by_time"][()]) == COMMUNITY_ARTICLES
+    assert found["article_comment_parents"], "discussions with replies"
     assert all(int(post["created_at"]) < now for post in found["post"].values())
     items = (await plaza.get(Items).page(Page(limit=100))).items
     assert len(items) > 20
