@@ -97,7 +97,7 @@ async def test_article_services_interleave_without_a_loss(
 ) -> None:
     traffic = ArticlesTraffic(beside)
     await traffic.post(random.Random(1))
-    assert await interleave(beside, traffic.operations) > 10
+    await interleave(beside, traffic.operations)
     # On a cluster `score:` is on another node and is set, so it is right again after the next vote or repair.
     await traffic.assert_nothing_lost(scores=not beside.plaza.core.valkey.clustered)
     audits_without_pauses()

