@@ -80,6 +80,11 @@ class Account:
         assert response.status_code == status, response.text
         return response.json()
 
+    async def delete(self, path: str, **body: Any) -> None:
+        headers = {"authorization": f"Bearer {self.token}"}
+        response = await self.http.request("DELETE", path, json=body, headers=headers)
+        assert response.is_success, response.text
+
     async def next_link(self) -> str:
         """Wait for a mail with a link, return the token in it and empty the mailbox."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 
 import httpx
@@ -41,7 +42,8 @@ async def test_signing_in_needs_a_code_once_it_is_confirmed(ana: Account, http: 
     totp, _ = await enable(ana)
     is_problem(await login(http), 401, "mfa_required")
     is_problem(await login(http, password="wrong horse battery"), 401, "wrong_password")
-    is_problem(await login(http, "000000"), 401, "wrong_code")
+    for wrong in ("000000", _code(totp, -3)):  # made up, expired
+        is_problem(await login(http, wrong), 401, "wrong_code")
     assert (await login(http, _code(totp))).status_code == 200
 
 
@@ -57,6 +59,7 @@ async def test_a_code_works_once_also_for_simultaneous_logins(ana: Account, http
 async def test_a_recovery_code_works_once(ana: Account, http: httpx.AsyncClient) -> None:
     _, codes = await enable(ana)
     assert len(set(codes)) == 10
+    assert all(len(code) * math.log2(len(set("".join(codes)))) > 112 for code in codes)  # bits
     typed = " ".join([codes[0][:8].upper(), codes[0][8:]])
     responses = await asyncio.gather(*(login(http, typed) for _ in range(5)))
     assert sorted(response.status_code for response in responses) == [200] + [401] * 4

@@ -46,8 +46,12 @@ async def test_security_changes_are_mailed_to_the_verified_address(
     await ana.send("/auth/mfa/totp/remove", password=NEW_PASSWORD, code=code)
     await expect(mailbox, "one-time codes were turned off")
     options = (await ana.send("/auth/passkeys/options", password=NEW_PASSWORD))["options"]
-    await ana.send("/auth/passkeys", 201, name="Phone", credential=Authenticator().create(options))
+    passkey = await ana.send("/auth/passkeys", 201, name="Phone", credential=Authenticator().create(options))
     await expect(mailbox, "a passkey was added")
+    await ana.send("/auth/mfa/recovery-codes", password=NEW_PASSWORD)
+    await expect(mailbox, "your recovery codes were replaced")
+    await ana.delete(f"/auth/passkeys/{passkey['id']}", password=NEW_PASSWORD)
+    await expect(mailbox, "a passkey of your account was removed")
 
     # The new address is not verified: the old one is told.
     await ana.send("/auth/email", 202, email="eve@example.org", password=NEW_PASSWORD)
@@ -61,6 +65,16 @@ async def test_security_changes_are_mailed_to_the_verified_address(
     await plaza.get(Users).set_role(API, "ana", "admin")
     await _tell_admins(plaza)
     await expect(mailbox, "an API key was created")
+
+
+async def test_a_reset_and_a_deletion_are_mailed(ana: Account, mailbox: Mailbox) -> None:
+    await ana.verify(ADDRESS)
+    await ana.send("/auth/reset", 202, email=ADDRESS)
+    await ana.send("/auth/reset/confirm", token=await ana.next_link(), password=NEW_PASSWORD)
+    assert NEW_PASSWORD not in await expect(mailbox, "the password of your account was set by a link in a mail")
+    ana.token = (await ana.send("/auth/login", username="ana", password=NEW_PASSWORD))["access_token"]
+    await ana.delete("/users/me", password=NEW_PASSWORD)
+    await expect(mailbox, "your account was deleted")
 
 
 async def test_only_a_sign_in_from_a_new_place_is_mailed(ana: Account, plaza: Plaza, mailbox: Mailbox) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from plaza.core import rate_limits
@@ -49,6 +51,19 @@ async def test_many_addresses_together_are_limited_but_not_a_known_device(limits
     await limits.take("ana", "203.0.113.9", device)
     with pytest.raises(RateLimited):
         await limits.take("ana", "203.0.113.9", limits.new_device("bob"))
+
+
+async def test_an_hour_has_at_most_a_hundred_guesses_from_all_addresses(
+    limits: SignInLimits, clock: ManualClock
+) -> None:
+    guesses = 0
+    for minute in range(60):
+        for i in range(TOTAL + 1 if minute == 0 else 3):
+            with suppress(RateLimited):
+                await limits.take("ana", f"198.{minute}.{i}.7")
+                guesses += 1
+        clock.advance(seconds=60)
+    assert TOTAL < guesses <= 100
 
 
 async def test_guesses_on_a_known_device_are_limited_too(limits: SignInLimits) -> None:

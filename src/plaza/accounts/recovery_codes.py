@@ -9,9 +9,9 @@ from typing import Final
 from plaza.accounts.model import digest
 
 RECOVERY_CODES: Final = 10
-# Without letters and digits that look alike. 16 of 31 are 79 bits, so a fast hash is enough.
+# Without letters and digits that look alike. 24 of 31 are 118 bits, so a fast hash without salt is enough.
 _ALPHABET: Final = "23456789abcdefghjkmnpqrstuvwxyz"
-_CHARACTERS: Final = 16
+_CHARACTERS: Final = 24
 
 
 def new_recovery_codes() -> list[str]:

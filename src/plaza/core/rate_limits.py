@@ -54,10 +54,10 @@ POLICIES: Final[Mapping[str, Policy]] = {
     "read": Policy(user=Quota(1_200, 60), address=Quota(6_000, 60)),
     # No user likes, votes or posts twice a second for a minute.
     "write": Policy(user=Quota(120, 60), address=Quota(600, 60)),
-    # Against guessing passwords (`sign_in_limits.py`): attempts per username from all addresses, at most a hundred an
-    # hour. An address gets more, because a class may sign in together, but on average one in five seconds. A success is
-    # not counted.
-    "auth": Policy(user=Quota(100, 3_600), address=Quota(120, 600)),
+    # Against guessing passwords (`sign_in_limits.py`): attempts per username from all addresses. The quota can be
+    # used up at once and comes back within the hour, so an hour has at most a hundred. An address gets more, because a
+    # class may sign in together, but on average one in five seconds. A success is not counted.
+    "auth": Policy(user=Quota(50, 3_600), address=Quota(120, 600)),
     # The same for a username at one address, and for a username in a browser where the user has signed in before.
     "guess": Policy(user=Quota(10, 1_800), address=None),
     "device": Policy(user=Quota(10, 600), address=None),
