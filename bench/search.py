@@ -116,7 +116,7 @@ async def measure(name: str, settings: Settings, meter: CpuMeter) -> None:
     sql = await Sql.open(settings)
     index = SearchIndex(sql)
     texts = Texts(1)
-    for kind, documents in (("posts", texts.posts()), ("users", texts.users())):
+    for kind, documents in (("users", texts.users()), ("posts", texts.posts())):
         cpu, started, count = meter.seconds(), perf_counter(), 0
         for batch in chunks(documents, BATCH):
             await index.write(kind, dict(batch))

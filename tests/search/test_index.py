@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from plaza.core.search_source import SearchDocument
 from plaza.core.sql import Sql
+from plaza.search import index as index_module
+from plaza.search import match_expression
 from plaza.search.index import SearchIndex
 from plaza.search.names import TAGS, distance
 from plaza.search.query import Phrase, Query, parse_query
@@ -136,3 +138,17 @@ async def test_names_are_suggested_by_weight_and_corrected_by_distance(sql: Sql)
 )
 def test_distance_counts_up_to_the_limit(a: str, b: str, expected: int) -> None:
     assert distance(a, b, 2) == expected
+
+
+async def test_the_newest_matches_come_first_however_few_documents_are_searched(
+    sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(match_expression, "WINDOW_BITS", 2)
+    monkeypatch.setattr(index_module, "ENOUGH_RECENT", 3)
+    index = SearchIndex(sql)
+    for n in range(1, 31):  # in their order: a newer document has a higher id
+        await index.write("posts", {str(n): document("apple" + (" pear" if n < 5 else ""))})
+    apples = [match.key for match in await index.find("posts", parse_query('"apple"'), 3, newest=True)]
+    assert sorted(apples) == ["28", "29", "30"]
+    pears = [match.key for match in await index.find("posts", parse_query('"apple" "pear"'), 100, newest=True)]
+    assert sorted(pears) == ["1", "2", "3", "4"], "none is among the newest documents"

@@ -21,6 +21,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    literal_column,
     select,
     table,
     text,
@@ -30,7 +31,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.core.search_source import SearchDocument
 from plaza.core.sql import Sql
-from plaza.search.match_expression import fts5_expression, tsquery_expression, tsvector_literal
+from plaza.search.match_expression import among_newest, fts5_expression, tsquery_expression, tsvector_literal
 from plaza.search.names import NameIndex
 from plaza.search.query import Query
 from plaza.search.tables import SEARCH_DOCUMENT
@@ -41,12 +42,15 @@ _WRITER_LOCK: Final = 0x736561726368
 
 # Characters of a candidate's terms that are read for its relevance: about 100 words.
 MAX_TERMS_READ: Final = 600
+# So many matches among PostgreSQL's newest documents are enough. With fewer, all matches together are few.
+ENOUGH_RECENT: Final = 100
 
 _WORDS = table("search_words", column("rowid"), column("terms"))
 _MATCHES: Final = {
     "sqlite": text("search_words MATCH :expression"),
     "postgresql": text("search_words.terms @@ CAST(:expression AS tsquery)"),
 }
+_LAST_ID = select(func.max(_WORDS.c.rowid))
 _COUNT_PARAMETER = bindparam("count", type_=BigInteger)
 
 
@@ -63,7 +67,9 @@ def _select_matches(ids: FromClause) -> Select[Any]:
 
 def _newest_matches(dialect: str) -> Select[Any]:
     # The newest ids are chosen before documents are read. FTS5 yields ids in this order and stops when it has enough.
-    newest = select(_WORDS.c.rowid).where(_MATCHES[dialect]).order_by(_WORDS.c.rowid.desc()).limit(_COUNT_PARAMETER)
+    # PostgreSQL must not try the same: it would read all documents from the newest on, instead of the index of words.
+    id = _WORDS.c.rowid if dialect == "sqlite" else _WORDS.c.rowid + literal_column("0")
+    newest = select(_WORDS.c.rowid).where(_MATCHES[dialect]).order_by(id.desc()).limit(_COUNT_PARAMETER)
     return _select_matches(newest.subquery())
 
 
@@ -109,11 +115,18 @@ class SearchIndex:
         self._expression = fts5_expression if sql.dialect == "sqlite" else tsquery_expression
 
     async def find(self, kind: str, query: Query, count: int, *, newest: bool = False) -> list[SearchMatch]:
-        """Return documents that match: the heaviest, or the newest. One statement."""
+        """Return documents that match: the heaviest, or the newest. One statement; up to three on PostgreSQL."""
         if query.is_empty:
             return []
+        expression = self._expression(kind, query)
+        if newest and self._sql.dialect == "postgresql" and not query.has_prefixes:
+            (row,) = await self._sql.fetch_all(_LAST_ID)
+            recent = among_newest(expression, row[0] or 0)
+            rows = await self._sql.fetch_all(self._newest, expression=recent, count=count)
+            if len(rows) >= ENOUGH_RECENT:
+                return [SearchMatch(*tuple(row)) for row in rows]
         statement = self._newest if newest else self._heaviest
-        rows = await self._sql.fetch_all(statement, expression=self._expression(kind, query), count=count)
+        rows = await self._sql.fetch_all(statement, expression=expression, count=count)
         return [SearchMatch(*tuple(row)) for row in rows]
 
     async def keys_by_author(self, kind: str, author: str) -> list[str]:
@@ -186,7 +199,8 @@ class SearchIndex:
     async def _write_words(self, tx: AsyncConnection, documents: Sequence[tuple[int, str]]) -> None:
         """Write the words of documents. On SQLite, triggers have done it."""
         if self._sql.dialect == "postgresql":
-            await tx.execute(_WRITE_WORDS, [{"id": id, "terms": tsvector_literal(terms)} for id, terms in documents])
+            rows = [{"id": id, "terms": tsvector_literal(id, terms)} for id, terms in documents]
+            await tx.execute(_WRITE_WORDS, rows)
 
 
 _WRITE_WORDS = text(

@@ -7,9 +7,24 @@ use, so no syntax of the database gets through.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from plaza.search.query import Phrase, Query
 from plaza.search.terms import AUTHOR, TAG, name_term, word_term
+
+# PostgreSQL reads all matches of two frequent words before it knows which are the newest. So every document has the
+# number of its window, some upper bits of its id, as a term, and the newest windows are searched first.
+WINDOW: Final = "\ue030"
+WINDOW_BITS: Final = 15
+
+
+def _window_term(id: int) -> str:
+    return f"'{WINDOW}{id >> WINDOW_BITS}'"
+
+
+def among_newest(expression: str, last_id: int) -> str:
+    """Return a `tsquery` that finds matches among the newest documents only: 32,768 to 65,536 of them."""
+    return f"{expression} & ({_window_term(last_id)} | {_window_term(max(last_id - (1 << WINDOW_BITS), 0))})"
 
 
 def fts5_expression(kind: str, query: Query) -> str:
@@ -48,12 +63,13 @@ def _names(kind: str, query: Query) -> list[str]:
     return [*tags, *(name_term(kind, AUTHOR, author) for author in query.authors)]
 
 
-def tsvector_literal(terms: str) -> str:
-    """Return the terms of a document as text to cast to `tsvector`, with positions."""
+def tsvector_literal(id: int, terms: str) -> str:
+    """Return the terms of a document and its window as text to cast to `tsvector`, with positions."""
     positions: dict[str, list[int]] = {}
     for position, term in enumerate(terms.split(" "), 1):
         positions.setdefault(term, []).append(position)
-    return " ".join(f"'{term}':{_positions(found)}" for term, found in positions.items())
+    words = [f"'{term}':{_positions(found)}" for term, found in positions.items()]
+    return " ".join([*words, _window_term(id)])
 
 
 def _positions(found: Sequence[int]) -> str:

@@ -46,6 +46,15 @@ class Query:
         """Return the query for whole words only."""
         return replace(self, phrases=tuple(replace(phrase, is_prefix=False) for phrase in self.phrases))
 
+    def without_short_prefixes(self) -> Query:
+        """Return the query in which short words must match as they are."""
+        phrases = (replace(each, is_prefix=each.is_prefix and len(each.words[-1]) > 2) for each in self.phrases)
+        return replace(self, phrases=tuple(phrases))
+
+    @property
+    def has_prefixes(self) -> bool:
+        return any(phrase.is_prefix for phrase in self.phrases)
+
     @property
     def words(self) -> list[str]:
         """The words that a result contains, for highlighting."""

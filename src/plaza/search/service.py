@@ -26,8 +26,8 @@ from plaza.search.query import Query, parse_query
 from plaza.search.ranking import RankedResult, rank
 from plaza.search.words import fold
 
-# Matches that are ranked: the newest posts, the heaviest of other kinds. Ranking so many takes about 2 ms.
-MAX_CANDIDATES: Final = 400
+# Matches that are ranked: the newest posts, the heaviest of other kinds. Ranking so many takes about 1 ms.
+MAX_CANDIDATES: Final = 200
 # So many matches of whole words, a page, are enough. Beginnings of words can match a large part of the index: they are
 # looked for only if there are fewer.
 ENOUGH_EXACT: Final = 20
@@ -174,14 +174,16 @@ class Search:
 async def find_candidates(index: SearchIndex, kind: Kind, query: Query) -> list[SearchMatch]:
     """Return the documents to rank. One statement, or two if few documents have the words as they are.
 
-    The beginning of a word can match a large part of the index, so it is used only if the words themselves find few.
-    Names of users are the exception: `an` must find `ana`, and there are fewer users than posts.
+    The beginning of a word can match a large part of the index, so it is used only if it has three letters and the
+    words themselves find few. Names of users are the exception: `an` must find `ana`, and there are fewer of them.
     """
-    newest = kind == "posts"
-    found = [] if kind == "users" else await index.find(kind, query.exact(), MAX_CANDIDATES, newest=newest)
-    if len(found) < ENOUGH_EXACT:
+    if kind == "users":
+        return await index.find(kind, query, MAX_CANDIDATES)
+    newest, prefixes = kind == "posts", query.without_short_prefixes()
+    found = await index.find(kind, query.exact(), MAX_CANDIDATES, newest=newest)
+    if len(found) < ENOUGH_EXACT and prefixes.has_prefixes:
         known = {match.key for match in found}
-        more = await index.find(kind, query, MAX_CANDIDATES, newest=newest)
+        more = await index.find(kind, prefixes, MAX_CANDIDATES, newest=newest)
         found += [match for match in more if match.key not in known]
     return found
 
