@@ -8,7 +8,7 @@ with groups five.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 from plaza.articles.keys import (
@@ -49,6 +49,9 @@ from plaza.core.valkey import scan_pages
 # Articles per query, so that reading many does not delay other clients.
 READ_BATCH = 100
 
+# How often a post takes another id, after a failover that also lost the newest entries of `time:`.
+MAX_COUNTER_REPAIRS = 10
+
 # Batches of 400 votes and 100 comments that the request deletes with an article; a worker deletes the rest.
 MAX_DELETE_BATCHES = 25
 
@@ -78,30 +81,42 @@ class Articles:
         link_key = ARTICLE_LINK(COUNTER, link_digest(link))
         fields = [title, link, actor.name, time, self._origin, *groups]
         if self.valkey.clustered:
-            id = await self._with_counter(lambda: self._claim(link_key, time, operation))
-            keys = [ARTICLE(id), ARTICLE_UP(id), ARTICLE_DOWN(id), ARTICLE_GROUPS(id)]
-            posted_at = await self.functions.run("articles_create", keys, id, *fields)
+            write = partial(self._claim_and_create, link_key, time, operation, fields)
         else:
-            keys = [ARTICLES_LAST(), link_key]
-            id, posted_at = await self._with_counter(
-                lambda: self.functions.run("articles_post", keys, operation, *fields)
-            )
+            write = partial(self.functions.run, "articles_post", [ARTICLES_LAST(), link_key], operation, *fields)
+        id, posted_at = await self._with_counter(write)
         if posted_at != time:  # an earlier attempt of this operation posted it
             return await self.read(actor, int(id))
         posted = float(time)
         return Article(int(id), title, link, f"user:{actor.name}", posted, 1, score(posted, 1), groups, "up")
 
     async def _with_counter(self, post: Callable[[], Awaitable[Any]]) -> Any:
-        """Call `post`; if another service has damaged the counter of ids, repair it and call `post` again."""
+        """Call `post`. If the counter of ids was damaged or lost ids in a failover, repair it and call `post` again."""
+        for _ in range(MAX_COUNTER_REPAIRS):
+            try:
+                return await post()
+            except BadCounter:
+                highest = 0
+                async for page in scan_pages(self.valkey, "ZSCAN", ARTICLES_BY_TIME()):
+                    ids = [parse_int(member.removeprefix("article:")) for member, _ in pairs(page)]
+                    highest = max([highest, *ids])
+                await self.functions.run("articles_raise_counter", [ARTICLES_LAST()], highest)
+        return await post()
+
+    async def _claim_and_create(
+        self, link_key: str, time: str, operation: str, fields: Sequence[str]
+    ) -> tuple[int, str]:
+        """On a cluster: write an article, and return its id and when it was posted.
+
+        Raises `BadCounter` if the id belongs to another article. The claim is then given back, for another id.
+        """
+        id = await self._claim(link_key, time, operation)
+        keys = [ARTICLE(id), ARTICLE_UP(id), ARTICLE_DOWN(id), ARTICLE_GROUPS(id)]
         try:
-            return await post()
+            return id, await self.functions.run("articles_create", keys, id, *fields)
         except BadCounter:
-            highest = 0
-            async for page in scan_pages(self.valkey, "ZSCAN", ARTICLES_BY_TIME()):
-                ids = [parse_int(member.removeprefix("article:")) for member, _ in pairs(page)]
-                highest = max([highest, *ids])
-            await self.functions.run("articles_raise_counter", [ARTICLES_LAST()], highest)
-            return await post()
+            await self.functions.run("articles_release_link", [link_key], id)
+            raise
 
     async def _claim(self, link_key: str, time: str, operation: str) -> int:
         """On a cluster: claim the link and return the id for the new article."""

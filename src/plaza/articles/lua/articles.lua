@@ -57,11 +57,21 @@ local function claim(counter, link, time, operation, abandoned)
   return id
 end
 
+-- Returns when an existing article was posted, if it is the one that is being created again. On a cluster the counter's
+-- node can lose its last ids in a failover and give them again: then it is another article, and the id is refused.
+local function created_before(article, link, username)
+  local author, known_link, time = unpack(redis.call('HMGET', article, 'author', 'link', 'time'))
+  if CLUSTERED and (author ~= 'user:' .. username or known_link ~= link) then
+    fail('bad_counter', 'The article counter has no usable value.')
+  end
+  return time or ''
+end
+
 -- Writes an article with its author's vote, unless it exists already. Returns when it was posted.
 -- keys article, up, down, groups   args id, title, link, username, time, origin ('' for none), group, …
 local function create(keys, args)
   local id, title, link, username, time, origin = unpack(args)
-  if redis.call('EXISTS', keys[1]) == 1 then return redis.call('HGET', keys[1], 'time') or '' end
+  if redis.call('EXISTS', keys[1]) == 1 then return created_before(keys[1], link, username) end
   redis.call('HSET', keys[1], 'title', title, 'link', link, 'author', 'user:' .. username, 'time', time, 'votes', 1)
   redis.call('SADD', keys[2], 'user:' .. username)
   emit_article('article.posted', id, 'user:' .. username, origin)
