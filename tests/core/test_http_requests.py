@@ -299,3 +299,11 @@ def test_other_numbers_are_no_integers(count: str) -> None:
 def test_a_deep_body_with_a_wrong_number_is_refused() -> None:
     with pytest.raises((BadJson, Invalid)):
         body_decoder(Measurement)(b'{"count": 2.5, "other": %s1%s}' % (b"[" * 900, b"]" * 900))
+
+
+async def test_a_request_about_the_whole_server_is_answered_like_the_root(client: httpx.AsyncClient) -> None:
+    async def status(line: str) -> bytes:
+        return (await raw(port_of(client), f"{line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode()))[9:12]
+
+    assert await status("OPTIONS *") == await status("OPTIONS /") in (b"204", b"404")
+    assert await status("GET *") == b"404"

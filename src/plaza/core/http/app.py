@@ -183,7 +183,8 @@ class App:
         path: bytes = request.scope["raw_path"]
         if len(path) > MAX_PATH_BYTES or len(request.scope["query_string"]) > MAX_QUERY_BYTES:
             raise UrlTooLong
-        found = self.router.find(path.decode("latin-1"))
+        is_of_server = path == b"*" and request.scope["method"] == "OPTIONS"  # about no path: answered like `/`
+        found = self.router.find("/" if is_of_server else path.decode("latin-1"))
         if found is None:
             raise NotFound("No such path.")
         node, request.path_values = found
@@ -370,7 +371,7 @@ def make_app(
 
 def _first_segment(request: Request) -> str:
     """The first segment of the path, by which errors of paths without a route have their format."""
-    return "/" + request.path.split("/", 2)[1].partition("?")[0]
+    return "/" + request.path.partition("/")[2].partition("/")[0].partition("?")[0]
 
 
 def _require_host(request: Request) -> None:
