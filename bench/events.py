@@ -1,6 +1,7 @@
 """Compares commands with and without events, and measures how many events one consumer process handles.
 
-CPU is that of the service and of Valkey together, without HTTP. Both variants take turns on the same server.
+CPU is that of the service and of Valkey together, without HTTP. Both variants take turns on the same server, and on the
+same cluster of three nodes.
 
     python -m bench events
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 import psutil
@@ -26,6 +27,7 @@ from plaza.core.encryption import FieldEncryption
 from plaza.core.event_streams import stream_of
 from plaza.core.events import EVENTS, Consumer, Event, Events
 from plaza.core.functions import Functions, Library
+from plaza.core.keyspace import use_layout
 from plaza.core.settings import Settings
 from plaza.core.stream_consumer import StreamConsumer
 from plaza.core.stream_watch import StreamWatch
@@ -42,7 +44,7 @@ from plaza.social.posts import Posts
 from plaza.social.private_fields import PrivateFields
 from plaza.social.relations import Relations
 from plaza.social.users import Users
-from tests.servers import running_server
+from tests.servers import Cluster, Server, running_cluster, running_server
 
 SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32, rate_limits=False)
 ACTORS = [Actor(f"u{n}", "user") for n in range(64)]
@@ -87,18 +89,23 @@ class EventVariant:
         return {"like": like, "vote": vote, "follow": follow, "heartbeat": beat}
 
 
-async def cpu_us(operation: Callable[[int], Awaitable[object]], valkey: psutil.Process) -> float:
-    """Return the CPU of both processes for one operation, from 64 concurrent callers."""
-    own = psutil.Process()
-    before = sum(process.cpu_times()[0] + process.cpu_times()[1] for process in (own, valkey))
+async def cpu_us(operation: Callable[[int], Awaitable[object]], processes: Sequence[psutil.Process]) -> float:
+    """Return the CPU of all processes for one operation, from 64 concurrent callers."""
+    before = _cpu_seconds(processes)
     for first in range(0, OPERATIONS, 64):
         await asyncio.gather(*(operation(n) for n in range(first, first + 64)))
-    after = sum(process.cpu_times()[0] + process.cpu_times()[1] for process in (own, valkey))
-    return float(after - before) / OPERATIONS * 1e6
+    return (_cpu_seconds(processes) - before) / OPERATIONS * 1e6
 
 
-async def compare(url: str, valkey_process: psutil.Process) -> None:
-    valkey = await connect(url)
+def _cpu_seconds(processes: Sequence[psutil.Process]) -> float:
+    return float(sum(sum(process.cpu_times()[:2]) for process in processes))
+
+
+async def compare(place: Server | Cluster) -> None:
+    nodes = place.nodes if isinstance(place, Cluster) else [place]
+    processes = [psutil.Process(), *(psutil.Process(node.process.pid) for node in nodes if node.process is not None)]
+    valkey = await connect(place.url)
+    use_layout(valkey.layout)
     without, emitting = EventVariant(valkey, False), EventVariant(valkey, True)
     for variant in (without, emitting):
         await variant.functions.load()
@@ -106,11 +113,11 @@ async def compare(url: str, valkey_process: psutil.Process) -> None:
     post = (await without.posts.create(ACTORS[0], NewPost("Hello #plaza"))).id
     article = (await without.articles.post(ACTORS[0], NewArticle("A", "https://example.org"), "o")).id
     operations = [await variant.operations(post, article) for variant in (without, emitting)]
-    print(f"CPU of service and Valkey, {OPERATIONS} operations, best of {ROUNDS}")
+    print(f"CPU of service and {len(nodes)} of Valkey, {OPERATIONS} operations, best of {ROUNDS}")
     for name in operations[0]:
         best = [float("inf"), float("inf")]
         for round, which in itertools.product(range(ROUNDS + 1), (0, 1)):
-            spent = await cpu_us(operations[which][name], valkey_process)
+            spent = await cpu_us(operations[which][name], processes)
             if round:
                 best[which] = min(best[which], spent)
         print(f"  {name:12}{best[0]:8.0f} µs without{best[1]:8.0f} µs with events{best[1] / best[0]:8.2f}×")
@@ -146,9 +153,10 @@ async def consume(url: str) -> None:
 def main() -> None:
     uvloop.install()
     with running_server() as place:
-        assert place.process is not None
-        asyncio.run(compare(place.url, psutil.Process(place.process.pid)))
+        asyncio.run(compare(place))
         asyncio.run(consume(place.url))
+    with running_cluster() as cluster:
+        asyncio.run(compare(cluster))
 
 
 if __name__ == "__main__":

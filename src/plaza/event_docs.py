@@ -85,6 +85,8 @@ The examples also handle what a dead consumer left behind (`XAUTOCLAIM`).
 
 CPU of the service and Valkey together, without HTTP, with events against without (`python -m bench events`): a like
 1.08 times, a vote 1.11, a follow 1.14, a heartbeat 1.08. One consumer process handles about 30,000 events a second.
+On a cluster of three nodes the stream is on another node than the data, and the event goes there in a call of its own:
+a like 1.23 times, a vote 1.47, a follow 1.53, a heartbeat 1.03, all four together 1.32.
 """
 
 
