@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -194,3 +195,17 @@ async def test_concurrent_sql_writes_commit_in_token_order(functions: Functions,
     await asyncio.gather(*(write(i % 7) for i in range(1, 60)), return_exceptions=True)
     assert committed == sorted(committed)
     assert committed[-1] == 6
+
+
+async def test_a_run_after_a_failover_that_lost_the_token_fences_the_run_before(
+    leases: Leases, redis_client: Any
+) -> None:
+    async with leases.hold("tidy") as first:
+        # The node that takes over has neither the lease nor its token.
+        await redis_client.delete(core.LEASE("tidy"))
+        await redis_client.set(core.FENCE("tidy"), first.token - 1)
+        await eventually(lambda: time.time() * 1000 > first.token + 1)  # a failover takes longer
+        async with leases.hold("tidy") as second:
+            assert second.token > first.token
+            with pytest.raises(LeaseLost):
+                await first.check()
