@@ -64,6 +64,7 @@ async def test_pages_have_no_inline_code_and_load_nothing_from_other_hosts(ana: 
         policy = response.headers["content-security-policy"]
         assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
         assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
         assert response.headers["cache-control"].startswith(("private", "no-store"))
         page = ParsedPage(response.text)
         assert not [tag for tag, attributes in page.elements if tag == "style" or "style" in attributes]
