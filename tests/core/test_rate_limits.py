@@ -143,7 +143,7 @@ async def test_the_headers_show_whichever_of_user_and_address_has_fewer_left(lim
 @pytest.mark.parametrize("kind", POLICIES)
 async def test_each_policy_lets_exactly_its_quota_through(functions: Functions, clock: ManualClock, kind: str) -> None:
     """Also where the quota does not divide the window: no rounding eats the last request."""
-    odd = Policy(user=Quota(1_999, 7), address=Quota(1_999, 7))
+    odd = Policy(user=Quota(199, 7), address=Quota(199, 7))
     limiter = Limiter(functions, clock=clock, policies={**POLICIES, "odd": odd})
     for name in (kind, "odd"):
         quota = (odd if name == "odd" else POLICIES[name]).user
