@@ -52,7 +52,7 @@ class Comments:
         self._trees = CommentTrees(functions, "social")
 
     async def create(self, actor: Actor, post: str, new: NewComment, operation: str | None = None) -> Comment:
-        """Comment on a post; the same operation run twice creates one comment. One round trip, two for a new author."""
+        """Comment on a post; the same operation run twice creates one comment. One round trip on one server."""
         me, id, now, parent = actor.name, new_id(operation), self.clock.now_ms(), new.reply_to or ""
         keys = [POST(post), POST_COMMENTS(post), POST_COMMENTS_RECENT(post)]
         if self.valkey.clustered:
@@ -60,10 +60,12 @@ class Comments:
             await asyncio.gather(self.posts.author_profile(me), self.posts.block_keys(me, post), *checks)
         else:
             keys += [USER(me), USER_BLOCKED(me), USER_BLOCKED_BY(me)]
-        created = await self.functions.run("social_create_comment", keys, post, id, me, new.content, now, now, parent)
+        args = (post, id, me, new.content, now, now, parent)
+        created, avatar = await self.functions.run("social_create_comment", keys, *args)
         # An earlier run of the operation has created it, at another time.
         earlier = {} if created else await self.valkey.call("HGETALL", COMMENT(id))
-        avatar = (await self._avatars.addresses([me]))[me]
+        if earlier or self.valkey.clustered:
+            avatar = (await self._avatars.addresses([me]))[me]
         if earlier:
             return comment_from_hash(earlier, id, avatar)
         return Comment(id, post, me, avatar, new.content, now, parent or None, 0)

@@ -237,7 +237,8 @@ class InboundSync:
         else:
             keys.append(k.USER(me))
         args = id, record.id, me, record.content, created, now, record.reply_to or "", source
-        return "created" if await self.functions.run("social_create_comment", keys, *args) else "updated"
+        created, _ = await self.functions.run("social_create_comment", keys, *args)
+        return "created" if created else "updated"
 
     def _since(self, given: int | None) -> tuple[int, str]:
         """Return the time, and `sync_with_time` if the record has it: then it replaces a stored time. Else `sync`."""

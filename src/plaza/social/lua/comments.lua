@@ -66,7 +66,7 @@ end
 -- create_comment   KEYS post, comments, recent, and on one server the author's user, blocked, blocked_by
 -- ARGV id, comment, name, content, created, now, reply_to ('' for none); from sync also 'sync', or 'sync_with_time' if the
 -- record has the time
--- Reply 1, or 0 if it exists (sync updates its text)
+-- Reply {1, or 0 if it exists (sync updates its text); the author's avatar on one server}
 command('create_comment', function(keys, args)
   local post, comments, recent, user, blocked, blocked_by = unpack(keys)
   local id, comment, name, content, created, at, parent, source = unpack(args)
@@ -88,7 +88,7 @@ command('create_comment', function(keys, args)
       tree.set_time(thread, comment, created)
     end
     project('commented', id, comment, name, content, source and at or since)
-    return 0
+    return {0, ''}
   end
   if parent ~= '' then require_parent(recent, parent, blocked, blocked_by) end
   place_comment(comments, recent, comment, created)
@@ -98,7 +98,7 @@ command('create_comment', function(keys, args)
   emit_comment(comment, id, author, name, parent, origin_of(source))
   project('commented', id, comment, name, content, at)
   project_engagement(id, author, tags, at)
-  return 1
+  return {1, user and redis.call('HGET', user, 'avatar') or ''}
 end)
 
 -- edit_comment   KEYS comment, edits   ARGV caller, content, now   Reply the comment
