@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from plaza.core.event_hub import TooManyListeners
+from plaza.notifications import unread_counts
 from plaza.notifications.unread_counts import UnreadCounts
-from tests.notifications.conftest import NotifiedCommunity
+from tests.notifications.conftest import NotifiedCommunity, on_one_server
 
 
 async def test_activities_are_told_to_whom_they_concern(community: NotifiedCommunity) -> None:
@@ -113,3 +117,22 @@ async def test_listeners_hear_each_new_number(community: NotifiedCommunity) -> N
     assert await community.told_about("ana") == []
     await community.request("DELETE", "/users/ben/block", "ana")
     assert await anext(numbers) == 1
+    await numbers.aclose()
+
+
+@on_one_server
+async def test_a_stream_ends_after_a_while_and_a_user_has_few(
+    community: NotifiedCommunity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client connects again, and its access is checked again."""
+    await community.users("ana")
+    monkeypatch.setattr(unread_counts, "MAX_LISTENING_SECONDS", 0.01)
+    counts = community.plaza.get(UnreadCounts)
+    assert [number async for number in counts.changes("ana")] == [0]
+    open_streams = [counts.changes("ana") for _ in range(unread_counts.MAX_PER_USER)]
+    for numbers in open_streams:
+        await anext(numbers)
+    with pytest.raises(TooManyListeners):
+        counts.changes("ana")
+    for numbers in open_streams:
+        await numbers.aclose()

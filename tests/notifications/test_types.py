@@ -42,6 +42,27 @@ async def test_mentions_are_told_once_and_follow_edits(community: NotifiedCommun
     assert await community.unread("cid") == 0
 
 
+async def test_what_is_below_a_post_of_a_blocking_user_is_hidden(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben", "cid")
+    post = await community.post("ana")
+    await community.request("POST", "/users/cid/block", "ana")
+    comment = await community.comment(post, "ben", "A secret for @cid")
+    await community.tell()
+    assert await community.told_about("cid") == []
+    await community.request("DELETE", "/users/cid/block", "ana")
+    assert await community.told_about("cid") == [("mention", comment, ["ben"], 1)]
+
+
+async def test_mentions_follow_several_edits_at_once(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben")
+    post = await community.post("ana", "With @ben")
+    await community.tell()
+    for text in ("Alone", "Still alone"):
+        await community.request("PATCH", f"/posts/{post}", "ana", {"content": text})
+    await community.tell()
+    assert await community.told_about("ben") == []
+
+
 @on_one_server
 async def test_a_text_that_follows_its_event_is_read(community: NotifiedCommunity) -> None:
     await community.users("ana", "ben", "cid")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from plaza.challenges.posts import ChallengePosts
 from plaza.core.auth import Actor
 from plaza.core.errors import Invalid
 from plaza.core.report_source import ReportedThing
+
+# Without leading zeros: one thing has one id, and is reported once by a user.
+_ID: Final = re.compile("[1-9][0-9]{0,14}")
 
 
 class ChallengePostReports:
@@ -20,7 +24,7 @@ class ChallengePostReports:
         self._posts = posts
 
     async def find(self, viewer: Actor, id: str) -> ReportedThing:
-        if not (id.isascii() and id.isdigit() and len(id) <= 15):
+        if not _ID.fullmatch(id):
             raise Invalid("This is no id of such a thing.", field="id")
         post = await self._posts.read(viewer, int(id))
         url = f"/app/challenges/{post.challenge_id}#challenge-post-{id}"

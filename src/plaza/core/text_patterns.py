@@ -11,6 +11,7 @@ CONTROL: Final = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
 # Spaces and zero-width characters.
 _INVISIBLE: Final = r"\s\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
 
+PLAIN_TEXT: Final = described_pattern("Must contain no control characters", rf"^[^{CONTROL}]*$(?!\n)")
 VISIBLE_TEXT: Final = described_pattern(
     "Must contain visible characters and no control characters",
     rf"^(?=[\s\S]*[^{_INVISIBLE}{CONTROL}])[^{CONTROL}]*$(?!\n)",

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
+from time import monotonic
 from typing import Final
 
 from plaza.core.event_hub import MAX_LISTENERS, TooManyListeners
@@ -23,6 +24,10 @@ MAX_CACHED: Final = 20_000
 PAUSE_SECONDS: Final = 0.25
 # For a Valkey user that may read keys but not track them.
 MAX_WAIT_SECONDS: Final = 30.0
+# Then a client connects again, and its access is checked again: it may have signed out or been suspended.
+MAX_LISTENING_SECONDS: Final = 300.0
+# Browsers and devices of one user.
+MAX_PER_USER: Final = 20
 
 
 class UnreadCounts:
@@ -55,26 +60,26 @@ class UnreadCounts:
         """Call a function with the username whenever a count may have changed that was read before."""
         self._callbacks.append(call)
 
-    def changes(self, username: str) -> AsyncIterator[int]:
-        """Return the count now, then each time it is another one. Raises `TooManyListeners`."""
-        if self._listening >= MAX_LISTENERS:
+    def changes(self, username: str) -> AsyncGenerator[int, None]:
+        """Return the count now, then each time it is another one, for five minutes. Raises `TooManyListeners`."""
+        if self._listening >= MAX_LISTENERS or len(self._listeners.get(username, ())) >= MAX_PER_USER:
             raise TooManyListeners("Try again later, or read the count instead.")
         return self._follow(username)
 
-    async def _follow(self, username: str) -> AsyncIterator[int]:
+    async def _follow(self, username: str) -> AsyncGenerator[int, None]:
         changed = asyncio.Event()
         self._listeners.setdefault(username, set()).add(changed)
         self._listening += 1
-        last = -1
+        last, end = -1, monotonic() + MAX_LISTENING_SECONDS
         try:
-            while True:
+            while monotonic() < end:
                 changed.clear()
                 count = await self.get(username)
                 if count != last:
                     last = count
                     yield count
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), MAX_WAIT_SECONDS)
+                    await asyncio.wait_for(changed.wait(), min(MAX_WAIT_SECONDS, max(0.0, end - monotonic())))
                 await asyncio.sleep(PAUSE_SECONDS)
         finally:
             self._listening -= 1

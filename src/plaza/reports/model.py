@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from plaza.core.errors import Conflict
 from plaza.core.paging import Page, Pagination
-from plaza.core.text_patterns import VISIBLE_TEXT
+from plaza.core.text_patterns import PLAIN_TEXT, VISIBLE_TEXT
 from plaza.core.validation_messages import described_pattern
 
 Subject = Literal["post", "comment", "article", "article_comment", "user", "challenge_post"]
@@ -21,7 +21,7 @@ ReportId = Annotated[int, Meta(ge=1, lt=2**53, description="The id of a report."
 _ID = described_pattern("Must be an id or a username", r"^[A-Za-z0-9._-]+$(?!\n)")
 ThingId = Annotated[str, Meta(min_length=1, max_length=64, pattern=_ID)]
 Reason = Annotated[str, Meta(min_length=1, max_length=MAX_REASON_CHARACTERS, pattern=VISIBLE_TEXT)]
-Note = Annotated[str, Meta(max_length=MAX_REASON_CHARACTERS)]
+Note = Annotated[str, Meta(max_length=MAX_REASON_CHARACTERS, pattern=PLAIN_TEXT)]
 Name = Annotated[str, Meta(max_length=30, pattern=_ID, examples=["ana"])]
 
 

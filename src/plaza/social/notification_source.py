@@ -19,6 +19,7 @@ from plaza.core.notification_source import (
     NotificationSubject,
     excerpt,
 )
+from plaza.core.number_parsing import parse_int
 from plaza.core.search_source import SCAN_BATCH
 from plaza.core.sequences import chunks
 from plaza.core.valkey import Valkey, scan_pages
@@ -30,6 +31,8 @@ from plaza.social.keys import (
     POST_EDITS,
     POST_LIKES_RECENT,
     USER,
+    USER_BLOCKED,
+    USER_BLOCKED_BY,
     USER_COMMENTS,
     USER_FOLLOWERS_RECENT,
     USER_POSTS,
@@ -38,6 +41,10 @@ from plaza.social.notification_times import ActivityTimes, post_of, split_subjec
 from plaza.social.users import Users
 
 USER_SUBJECT: Final = "user"  # the recipient
+# Edits between two reads of a post's events.
+MAX_EDITS: Final = 10
+# Blocks that are read together with the posts.
+MAX_BLOCKS: Final = 1_000
 
 # On a cluster the text of a comment is stored right after its event. Another service may never store it.
 TEXT_WAIT_SECONDS: Final = (0.05, 0.2, 0.5, 0.0)
@@ -123,15 +130,28 @@ class SocialNotifications:
     async def describe(
         self, recipient: str, subjects: Sequence[tuple[str, str]]
     ) -> list[NotificationSubject | Absence]:
-        """Return posts and comments with the beginning of their texts. One round trip."""
+        """Return posts and comments with the beginning of their texts. One round trip.
+
+        A block between the recipient and the author of a post hides what is below the post.
+        """
         commands: list[tuple[str, ...]] = []
         for _, subject in subjects:
             kind, *ids = split_subject(subject)
             commands.append(("HMGET", POST(ids[0] if ids else "-"), "user_id", "banned", "content"))
             commands.append(("HMGET", COMMENT(ids[-1] if kind == "comment" else "-"), "username", "content"))
-        replies = await self._valkey.batch(commands)
+        keys = (USER_BLOCKED(recipient), USER_BLOCKED_BY(recipient))
+        *replies, blocked, blocked_by = await self._valkey.batch(
+            [*commands, *(("ZRANGE", key, 0, MAX_BLOCKS - 1) for key in keys)]
+        )
+        hidden = {*blocked, *blocked_by}
+        if max(len(blocked), len(blocked_by)) >= MAX_BLOCKS:
+            authors = {post[0] for post in replies[::2] if post[0]}
+            hidden = await self._users.blocked_either_way(recipient, sorted(authors))
         rows = zip(subjects, replies[::2], replies[1::2], strict=True)
-        return [_described(recipient, type, subject, post, comment) for (type, subject), post, comment in rows]
+        return [
+            Absence.HIDDEN if post[0] in hidden else _described(recipient, type, subject, post, comment)
+            for (type, subject), post, comment in rows
+        ]
 
     async def activities_by(self, username: str) -> list[Activity]:
         """Return what a user's latest posts and comments may tell. Likes and follows have events of the renaming."""
@@ -176,9 +196,9 @@ class SocialNotifications:
             )
             found += [Activity(group, name) for name in likes]
             found += await self._comments([{"post": post, "author": author, "comment": id} for id in comments])
-            if float(created or 0) >= since_ms:
+            if parse_int(created) >= since_ms:
                 found += await self._mentions_in_post(post)
-            if banned_at is not None and float(banned_at) >= since_ms:
+            if banned_at is not None and parse_int(banned_at) >= since_ms:
                 found.append(Activity(GroupName(author, "moderation", f"post:{post}"), "@banned"))
         return found
 
@@ -232,9 +252,9 @@ class SocialNotifications:
         return stored
 
     async def _mentions_in_post(self, post: str) -> list[Activity]:
-        """Return the users that a post mentions, or mentioned before its last edit."""
+        """Return the users that a post mentions, or mentioned before its latest edits."""
         (author, content), edits = await self._valkey.batch(
-            [("HMGET", POST(post), "user_id", "content"), ("LRANGE", POST_EDITS(post), -1, -1)]
+            [("HMGET", POST(post), "user_id", "content"), ("LRANGE", POST_EDITS(post), -MAX_EDITS, -1)]
         )
         if author is None:
             return []
