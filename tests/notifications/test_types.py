@@ -53,6 +53,16 @@ async def test_what_is_below_a_post_of_a_blocking_user_is_hidden(community: Noti
     assert await community.told_about("cid") == [("mention", comment, ["ben"], 1)]
 
 
+async def test_a_list_counts_nothing_that_was_deleted(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben")
+    post = await community.post("ana", "With @ben")
+    await community.tell()
+    await community.request("DELETE", f"/posts/{post}", "ana")
+    await community.tell()
+    found = await community.request("GET", "/notifications", "ben")
+    assert (found["notifications"], found["unread"]) == ([], 0)
+
+
 async def test_mentions_follow_several_edits_at_once(community: NotifiedCommunity) -> None:
     await community.users("ana", "ben")
     post = await community.post("ana", "With @ben")

@@ -37,9 +37,10 @@ class Notifications:
         self._recorder = recorder
 
     async def page(self, actor: Actor, query: NotificationsQuery) -> NotificationsPage:
-        """List notifications, latest first. Two round trips, one if there are none."""
+        """List notifications, latest first. Two round trips, one if there are none, four if subjects were deleted."""
         name = f"notifications {actor.name} {query.filter}"
         list_id, unread, rows = list_checksum(name), 0, dict[str, list[Any]]()
+        gone: list[GroupName] = []
 
         async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
             nonlocal unread
@@ -51,9 +52,12 @@ class Notifications:
             return [(row[0], Position(list_id, float(row[1]), row[0])) for row in reply[1:]]
 
         async def load(ids: Sequence[str]) -> list[Notification | None]:
-            return await self._load(actor.name, [rows[id] for id in ids])
+            return await self._load(actor.name, [rows[id] for id in ids], gone)
 
         found: PageResult[Notification] = await page_by_position(name, query, after, load)
+        if gone:
+            await asyncio.gather(*(self._recorder.drop(group) for group in dict.fromkeys(gone)))
+            unread = (await self.unread(actor)).unread
         return NotificationsPage(found.items, found.pagination, unread)
 
     async def unread(self, actor: Actor) -> UnreadCount:
@@ -91,12 +95,11 @@ class Notifications:
             await self._functions.run("notifications_prefer", keys, actor.name, *words)
         return await self.preferences(actor)
 
-    async def _load(self, name: str, rows: Sequence[Sequence[Any]]) -> list[Notification | None]:
-        """Return notifications as the recipient sees them. One round trip; one more if subjects were deleted."""
+    async def _load(self, name: str, rows: Sequence[Sequence[Any]], gone: list[GroupName]) -> list[Notification | None]:
+        """Return notifications as the recipient sees them. Those whose subjects were deleted go to `gone`."""
         groups = [group_of(name, row[0]) for row in rows]
         subjects = await self._describe(name, groups)
-        gone = [group for group, subject in zip(groups, subjects, strict=True) if subject is Absence.GONE]
-        await asyncio.gather(*(self._recorder.drop(group) for group in dict.fromkeys(gone)))
+        gone += [group for group, subject in zip(groups, subjects, strict=True) if subject is Absence.GONE]
         return [
             None if isinstance(subject, Absence) or not row[3] else _notification(row, group, subject)
             for row, group, subject in zip(rows, groups, subjects, strict=True)
