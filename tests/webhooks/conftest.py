@@ -19,6 +19,7 @@ from tests.databases import with_tables
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server
 from tests.webhooks.receiver import Receiver, receiving
+from tests.webhooks.worker_process import WITHOUT_NOTIFICATIONS
 
 API_KEY = "k" * 32
 
@@ -26,7 +27,12 @@ API_KEY = "k" * 32
 @pytest.fixture
 async def plaza(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[Plaza]:
     settings = Settings(
-        data_dir=with_tables(tmp_path), valkey_url=place.url, rate_limits=False, api_key=API_KEY, webhooks_private=True
+        data_dir=with_tables(tmp_path),
+        valkey_url=place.url,
+        rate_limits=False,
+        api_key=API_KEY,
+        webhooks_private=True,
+        domains=WITHOUT_NOTIFICATIONS,
     )
     async with running(settings) as plaza:
         yield plaza
