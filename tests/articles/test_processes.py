@@ -47,7 +47,7 @@ def test_readers_of_an_expired_ranking_in_two_processes_cause_one_build(tmp_path
         newest = [MEMBERS, MEMBERS - 1, MEMBERS - 2]
         assert asyncio.run(read(server.url, "time", 1)) == [newest]
         one_build = sscan_calls(valkey)
-        assert one_build > 2
+        assert one_build > 0
         assert asyncio.run(read(server.url, "score", READERS)) == [newest] * READERS
         assert sscan_calls(valkey) == 2 * one_build
         valkey.close()
