@@ -16,6 +16,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.community import PASSWORD, BrowserCommunity, BrowserWindow, community
+from tests.processes import until
 from tests.timeouts import TIME_LIMIT_SECONDS
 
 # CI stores this folder.
@@ -322,7 +323,7 @@ def test_pictures_of_other_hosts_are_loaded_and_a_missing_one_shows_the_generate
     page.goto("/app")
     picture = page.get_by_role("img", name="Image from img.example")
     expect(picture).to_be_visible()
-    page.wait_for_function("image => image.complete && image.naturalWidth === 1", arg=picture.element_handle())
+    until(lambda: picture.evaluate("image => image.complete && image.naturalWidth === 1"))
     expect(page.locator("article .avatar.picture svg").first).to_be_visible()
     assert not [url for url in window.requests if not url.startswith((plaza.url, "data:", "https://img.example/"))]
     window.requests.clear()

@@ -12,8 +12,12 @@ from playwright.sync_api import Browser, FilePayload, Page, Route, expect
 
 from tests.browser.community import BrowserCommunity, BrowserWindow, community
 from tests.media.images import HTML, picture
+from tests.processes import until
 
 Windows = Callable[..., BrowserWindow]
+
+# Playwright's own waiting uses eval(), which the pages' policy refuses.
+ARE_LOADED = "[...document.querySelectorAll('.pictures img')].every((image) => image.naturalWidth > 0)"
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +82,7 @@ def test_pictures_are_chosen_pasted_and_dropped_described_removed_and_posted(win
     expect(rows).to_have_count(0)
     page.reload()
     expect(shown).to_have_count(3)
-    page.wait_for_function("[...document.querySelectorAll('.pictures img')].every((image) => image.naturalWidth > 0)")
+    until(lambda: page.evaluate(ARE_LOADED))
     # The new form works too: its listeners are on the document.
     page.set_input_files("#pictures", [file(6)])
     expect(rows.locator("input")).to_have_count(1)
@@ -122,7 +126,7 @@ def test_pictures_have_their_place_before_they_are_loaded(windows: Windows) -> N
     for route in held:
         route.continue_()
     page.evaluate("for (const image of document.querySelectorAll('.pictures img')) image.loading = 'eager'")
-    page.wait_for_function("[...document.querySelectorAll('.pictures img')].every((image) => image.naturalWidth > 0)")
+    until(lambda: page.evaluate(ARE_LOADED))
     assert page.evaluate("[...document.querySelectorAll('.pictures')].map((each) => each.offsetHeight)") == heights
     assert page.evaluate("window.shift") == 0
 
