@@ -11,7 +11,7 @@ from plaza.challenges import invariants
 from plaza.keyspace.audit import DRY_RUN, REPAIR, Audits, recheck, throttle
 from plaza.shop.keys import CART
 from plaza.social.jobs import SocialJobs
-from plaza.social.keys import POST, POST_LIKES, USER, USER_LIKED, USER_VERSION
+from plaza.social.keys import AUTH_USER, POST, POST_LIKES, USER, USER_LIKED, USER_VERSION
 from tests.keyspace.audit.corruptions import CORRUPTIONS
 from tests.keyspace.audit.dump import assert_same, dump
 from tests.keyspace.audit.sample_community import SampleCommunity
@@ -105,6 +105,18 @@ async def test_the_remains_of_a_lost_profile_are_deleted(
     await plaza.get(SocialJobs).continue_deletions()
     assert (await audits.run()).clean
     assert not [name for name in await dump(redis_client) if name.startswith(("user:ben", "user:{ben"))]
+
+
+async def test_the_deletion_of_a_lost_profile_leaves_no_version_or_credentials(
+    plaza: Plaza, audits: Audits, community: SampleCommunity, redis_client: Any
+) -> None:
+    await redis_client.delete(USER("ben"))
+    # The audit scans in any order. Here it meets the posts first, so the account is marked before the rest is seen.
+    await plaza.core.functions.run("social_repair_gone", [USER("ben")], plaza.core.clock.now_ms(), "ben")
+    await plaza.get(SocialJobs).continue_deletions()
+    assert (await audits.run()).clean
+    assert not await redis_client.exists(AUTH_USER("ben"))
+    assert not await redis_client.exists(USER_VERSION("ben"))
 
 
 async def test_unreadable_source_data_is_deleted_and_derived_data_follows(

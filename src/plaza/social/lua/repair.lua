@@ -53,8 +53,7 @@ command('repair_gone', function(keys, args)
   }) do
     for _, other in ipairs(redis.call('SRANDMEMBER', set, MAX_REPAIRED)) do redis.call('ZADD', order, 'NX', args[1], other) end
   end
-  if redis.call('SET', key.user_leaving(name), args[1], 'NX') then emit('user.deleted', name, {username = name}) end
-  project('user_leaving', args[2])
+  start_deletion(name, args[1])
 end)
 
 -- repair_leaving: `users:leaving` from the mark of the account.   name

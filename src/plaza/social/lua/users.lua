@@ -611,22 +611,28 @@ command('update_muted_by', function(keys, args)
   end
 end)
 
--- begin_deletion: delete profile and credentials and mark the account; the rest is deleted in batches.
--- KEYS user, auth, leaving, home, home state, posts, renaming
--- ARGV name, now, 1 for a user without a profile   Reply the number of posts to delete
-command('begin_deletion', function(keys, args)
-  local user, auth, leaving, home, state, posts, renaming = unpack(keys)
-  local name, at = args[1], text(now(args[2]))
-  if exists(renaming) then fail('conflict', 'This account is being renamed. Try again later.', {username = name}) end
-  if args[3] ~= '1' and not exists(user) and not exists(leaving) then
-    fail('no_profile', 'No user has this name.')
-  end
-  if redis.call('SET', leaving, at, 'NX') then emit('user.deleted', name, {username = name}) end
-  redis.call('DEL', user, auth, home, state, key.user_version(name))
+-- Deletes profile and credentials and marks the account; the rest is deleted in batches.
+-- While the mark exists the audit reports nothing of this user, so all that the batches do not reach goes here.
+local function start_deletion(name, at)
+  if redis.call('SET', key.user_leaving(name), at, 'NX') then emit('user.deleted', name, {username = name}) end
+  redis.call('DEL', key.user(name), key.auth_user(name), key.tmp_home(name), key.tmp_home_state(name), key.user_version(name))
   project('registries', name)
   project('restyle', name)
   project('revocation', name, at)
   project('user_leaving', name)
+end
+
+-- begin_deletion: start the deletion of an account.
+-- KEYS user, leaving, posts, renaming
+-- ARGV name, now, 1 for a user without a profile   Reply the number of posts to delete
+command('begin_deletion', function(keys, args)
+  local user, leaving, posts, renaming = unpack(keys)
+  local name = args[1]
+  if exists(renaming) then fail('conflict', 'This account is being renamed. Try again later.', {username = name}) end
+  if args[3] ~= '1' and not exists(user) and not exists(leaving) then
+    fail('no_profile', 'No user has this name.')
+  end
+  start_deletion(name, text(now(args[2])))
   return redis.call('ZCARD', posts)
 end)
 
