@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import pytest
 
+from plaza.challenges.keys import CLG_TICKETS
 from plaza.challenges.model import NewTracking, PrivateChallenge
 from plaza.challenges.participation_reader import Participations
 from plaza.core.errors import NotFound
+from plaza.core.functions import Functions
 from tests.challenges.conftest import ANA, BEN, CLEO, ChallengeServices
+from tests.waiting import eventually
 
 
 async def test_participation_has_the_users_own_days_only(services: ChallengeServices) -> None:
@@ -41,3 +47,12 @@ async def test_a_post_of_a_private_challenge_is_read_by_its_members_only(service
         await services.posts.read(BEN, post.id)
     with pytest.raises(NotFound):
         await services.posts.read(ANA, post.id + 1)
+
+
+async def test_a_ticket_that_a_failover_lost_is_not_given_again(functions: Functions, redis_client: Any) -> None:
+    """Otherwise a stalled writer with the lost ticket could write what it read before others."""
+    (lost,) = await functions.run("challenges_take_tickets", [CLG_TICKETS("ana")])
+    await redis_client.delete(CLG_TICKETS("ana"))
+    await eventually(lambda: time.time() * 1000 > int(lost) + 1)  # a failover takes longer
+    (later,) = await functions.run("challenges_take_tickets", [CLG_TICKETS("ana")])
+    assert int(later) > int(lost)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plaza.sessions.keys import LOGIN_TOKENS, RECENT_TOKENS
+from plaza.sessions.keys import LOGIN_TOKENS, RECENT_TOKENS, SESSION_STATE
 from plaza.sessions.model import new_token
 from plaza.shop.keys import ACCOUNT_CART, CART
 from plaza.shop.model import EmptyCart
@@ -71,6 +71,26 @@ async def test_a_line_that_is_put_after_another_services_change_stays(
         await shop.carts.put(token, item.id, n if n % 4 else 0)
         await shop.functions.outbox.drain()
         assert await shop.lines(token) == ({item.id: n} if n % 4 else {})
+
+
+@pytest.mark.parametrize("place", ["cluster"], indirect=True)
+async def test_a_change_after_a_failover_that_lost_the_one_before_reaches_the_account(
+    shop: Shop, create_item: CreateItem, redis_client: Any
+) -> None:
+    """The session's node goes back; the account's node still has the number of the change that is lost."""
+    item = await create_item()
+    token = await shop.login("ana")
+    await shop.carts.put(token, item.id, 1)
+    await shop.functions.outbox.drain()
+    cart, state = await redis_client.hgetall(CART(token)), await redis_client.hgetall(SESSION_STATE(token))
+    for qty in (3, 4):
+        await redis_client.hset(CART(token), str(item.id), str(qty))
+        await shop.carts.read(token)
+        await shop.functions.outbox.drain()
+        assert await redis_client.hgetall(ACCOUNT_CART("ana")) == {str(item.id): str(qty)}
+        await redis_client.delete(SESSION_STATE(token))
+        await redis_client.hset(CART(token), mapping=cart)
+        await redis_client.hset(SESSION_STATE(token), mapping=state)
 
 
 @pytest.mark.parametrize("qty", [0, 3])

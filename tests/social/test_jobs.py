@@ -154,6 +154,21 @@ async def test_an_interrupted_job_continues_and_a_newer_change_wins(
     assert {await redis_client.hget(k.POST(post.id), "display_name") for post in posts} == {"A"}
 
 
+@pytest.mark.parametrize("place", ["cluster"], indirect=True)
+async def test_a_profile_change_after_a_failover_that_lost_the_one_before_reaches_the_posts(
+    social: Social, ana: Actor, redis_client: Any
+) -> None:
+    """The user's node goes back; the post has copied the version that is lost."""
+    post = await social.post(ana)
+    profile = await redis_client.hgetall(k.USER("ana"))
+    for name in ("Anna", "Annie"):
+        await social.users.update_profile(ana, "ana", Profile(display_name=name))
+        await social.jobs.restyle()
+        assert await redis_client.hget(k.POST(post.id), "display_name") == name
+        await redis_client.delete(k.USER("ana"), k.USER_VERSION("ana"))
+        await redis_client.hset(k.USER("ana"), mapping=profile)
+
+
 async def test_deleting_an_account_leaves_no_data(social: Social, assert_consistent: Any) -> None:
     await create_other_users(social)
     before = await assert_consistent()

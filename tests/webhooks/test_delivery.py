@@ -323,6 +323,22 @@ async def test_a_rotation_and_a_changed_url_apply_at_once(
     assert receiver.subjects() == ["1"]
 
 
+@pytest.mark.parametrize("place", ["cluster"], indirect=True)
+async def test_a_change_after_a_failover_that_lost_the_one_before_applies(
+    admin: WebhookAdmin, receiver: Receiver, redis_client: Any
+) -> None:
+    """The endpoint's node goes back; the worker has read the revision that is lost."""
+    created = await admin.create(receiver.url)
+    fields = await redis_client.hgetall(WEBHOOK(created["id"]))
+    for subject in ("1", "2"):
+        async with receiving() as other:
+            await admin.call("PATCH", f"/{created['id']}", url=other.url)
+            await emit(redis_client, subject=subject)
+            await eventually(lambda: other.requests)
+            assert other.subjects() == [subject]
+        await redis_client.hset(WEBHOOK(created["id"]), mapping=fields)
+
+
 async def test_a_removed_endpoint_gets_nothing_and_leaves_nothing(
     admin: WebhookAdmin, receiver: Receiver, redis_client: Any
 ) -> None:

@@ -5,10 +5,10 @@ local function has_lease(lease, token)
   return redis.call('GET', lease) == token
 end
 
--- A token is higher than all before. It is a time as well, because a failover can lose the last token: counted on from the
--- one before, the next run would get the same token as a run that goes on, and neither would be fenced.
+-- A token is higher than all before, also after a failover that lost the last one: otherwise the next run would get the same
+-- token as a run that goes on, and neither would be fenced.
 local function give_lease(lease, fence_key, lease_ms)
-  local token = text(math.max(finite(redis.call('GET', fence_key), 0) + 1, clock_ms()))
+  local token = next_number(redis.call('GET', fence_key))
   redis.call('SET', fence_key, token)
   redis.call('SET', lease, token, 'NX', 'PX', lease_ms)
   return token

@@ -121,6 +121,13 @@ local function finite(value, default)
   return number
 end
 
+-- Returns the number after `last`, for what must never get a number twice: fencing tokens, versions, revisions, tickets. It is
+-- at least the time in milliseconds, because a failover can lose the last number: counted on from the one before, the next
+-- one would equal a number that others have seen.
+local function next_number(last)
+  return text(math.max(math.floor(finite(last, 0)) + 1, clock_ms()))
+end
+
 -- `subject_size` is how many arguments, from the first, identify what the projection writes; all of them by default.
 -- The other arguments (a time, a text) may differ between operations on the same subject. Such operations must find
 -- each other in the outbox.

@@ -54,7 +54,7 @@ SESSION_STATE = Key(
         HashField("ordered", "the lines of the parcel that were already ordered", KeyAccess.NONE),
         HashField("shown", "the lines that Plaza copied to `cart:<token>` last, as JSON", KeyAccess.NONE),
         HashField("changes", "the last changes of the cart by other services, on a cluster, as JSON", KeyAccess.NONE),
-        HashField("batch", "the number of such changes", KeyAccess.NONE),
+        HashField("batch", "the number of the last such change; it grows", KeyAccess.NONE),
     ),
     invariants=(Formula("its user is the one in `login:`; it is in `recent:` and among the user's sessions"),),
     repair="session <token>",

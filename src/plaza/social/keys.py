@@ -267,8 +267,8 @@ USER_POINTS = Key(
 USER_VERSION = Key(
     "user:<username>:version",
     "string",
-    "Number of changes of the profile fields that posts copy.",
-    contains="a count",
+    "The version of the profile fields that posts copy. It grows with each change.",
+    contains="a whole number",
     owner="username",
     element_regex="<count>",
     invariants=(RequiresKey("user:<username>"),),

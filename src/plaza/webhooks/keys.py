@@ -42,7 +42,7 @@ WEBHOOK = Key(
         HashField("since", "older events are not sent, Unix milliseconds", _HIDDEN, value_regex="<ms>"),
         HashField("disabled_at", "Unix milliseconds; missing while it is enabled", _HIDDEN, value_regex="<ms>"),
         HashField("disabled_reason", "why, for operators", _HIDDEN),
-        HashField("revision", "counts changes", _HIDDEN, value_regex="<count>", required=True),
+        HashField("revision", "grows with each change", _HIDDEN, value_regex="<count>", required=True),
     ),
     invariants=(Formula("its `revision` is in `webhooks`"),),
     repair=_REPAIR,

@@ -36,7 +36,8 @@ end)
 command('take_tickets', function(keys)
   local tickets = {}
   for i, tickets_key in ipairs(keys) do
-    tickets[i] = redis.call('HINCRBY', tickets_key, 'next', 1)
+    tickets[i] = next_number(redis.call('HGET', tickets_key, 'next'))
+    redis.call('HSET', tickets_key, 'next', tickets[i])
     redis.call('EXPIRE', tickets_key, TICKETS_SECONDS)
   end
   return tickets

@@ -96,9 +96,10 @@ local function take_changes(keys, token, username)
   end
   -- The account is on another node. The last batches stay in the session, so that none is lost before it is applied.
   local batches = cjson.decode(redis.call('HGET', keys[1], 'changes') or '[]')
-  batches[#batches + 1] = {token .. ':' .. redis.call('HINCRBY', keys[1], 'batch', 1), changed}
+  local batch = next_number(redis.call('HGET', keys[1], 'batch'))
+  batches[#batches + 1] = {token .. ':' .. batch, changed}
   while #batches > MAX_CHANGE_BATCHES do table.remove(batches, 1) end
-  redis.call('HSET', keys[1], 'changes', cjson.encode(batches))
+  redis.call('HSET', keys[1], 'batch', batch, 'changes', cjson.encode(batches))
   project('cart_changed', token)
   return true
 end

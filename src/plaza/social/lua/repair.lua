@@ -148,7 +148,7 @@ end)
 command('catch_up', function(keys, args)
   local version = profile_version(args[1])
   if not exists(keys[1]) or version >= tonumber(args[2]) then return end
-  redis.call('SET', key.user_version(args[1]), text(args[2] + 1))
+  redis.call('SET', key.user_version(args[1]), next_number(args[2]))
   project('restyle', args[1])
 end)
 

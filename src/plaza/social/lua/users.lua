@@ -248,7 +248,7 @@ local function change_profile(user, name, changes)
     restyle = restyle or (differs and IS_COPIED_FIELD[field] or false)
   end
   if restyle then
-    redis.call('SET', key.user_version(name), text(profile_version(name) + 1))
+    redis.call('SET', key.user_version(name), next_number(profile_version(name)))
     redis.call('HDEL', user, 'version')
     project('restyle', name)
   end

@@ -18,7 +18,8 @@ end
 
 -- Makes workers read the endpoint again.
 local function touch(id)
-  redis.call('HINCRBY', key.webhook(id), 'revision', 1)
+  local webhook = key.webhook(id)
+  redis.call('HSET', webhook, 'revision', next_number(redis.call('HGET', webhook, 'revision')))
   project('index', id)
 end
 
