@@ -252,7 +252,7 @@ async def _opened(settings: Settings, domains: Sequence[Domain], guard: str = ""
         stack.push_async_callback(sessions.close)
         await api_keys.start()
         stack.push_async_callback(api_keys.close)
-        sql = await Sql.open(settings, *_migrations(domains))
+        sql = await Sql.open(settings, *migrations_of(domains))
         stack.push_async_callback(sql.close)
         relay = SqlEventRelay(functions, sql)
         relay.start()
@@ -261,7 +261,7 @@ async def _opened(settings: Settings, domains: Sequence[Domain], guard: str = ""
         yield Core(settings, valkey, functions, sql, auth, limiter, clock)
 
 
-def _migrations(domains: Sequence[Domain]) -> tuple[list[Path], list[Path]]:
+def migrations_of(domains: Sequence[Domain]) -> tuple[list[Path], list[Path]]:
     """Return the folders of migrations of core and these domains, and those of the domains that are off."""
     off = [domain for domain in installed_domains(DOMAINS) if domain not in domains]
     own, others = ([d.migrations for d in group if d.migrations is not None] for group in (domains, off))

@@ -18,6 +18,7 @@ from plaza.commands import (
     challenges,
     data_key,
     demo,
+    doctor,
     events,
     keyspace,
     live,
@@ -87,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
         "Run only a worker, for a running server or for PLAZA_VALKEY_URL. Any number of workers may run.",
         "PLAZA_VALKEY_URL=valkey://db.internal plaza worker",
     )
+    doctor.add_commands(commands)
     keyspace.add_commands(commands)
     users.add_commands(commands)
     api_keys.add_commands(commands)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import sqlite3
 import threading
 import time
 from pathlib import Path
@@ -211,6 +213,17 @@ async def test_sqlite_is_configured_for_durable_commits(tmp_path: Path) -> None:
         references = (await tx.execute(text("PRAGMA foreign_keys"))).scalar()
     await sql.close()
     assert (asked, references) == (["wal", 2], 1)
+
+
+async def test_closing_merges_the_write_ahead_log(tmp_path: Path) -> None:
+    sql = await Sql.open(Settings(data_dir=tmp_path))
+    async with sql.begin() as tx:
+        await tx.execute(text("CREATE TABLE kept (id INTEGER)"))
+    await sql.ping()
+    await sql.close()
+    assert not [name for name in os.listdir(tmp_path) if name.startswith("plaza.sqlite-")]
+    with contextlib.closing(sqlite3.connect(f"file:{tmp_path}/plaza.sqlite?immutable=1", uri=True)) as database:
+        assert database.execute("SELECT name FROM sqlite_master WHERE name = 'kept'").fetchall() == [("kept",)]
 
 
 async def test_a_locked_sqlite_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,11 @@ def test_serve_prints_urls_that_work(tmp_path: Path) -> None:
         until(lambda: _ready(server))
         assert server.get("/", accept="text/html").headers["location"] == "/app"
         assert server.get("/").json()["name"] == "Plaza"
+        checked = plaza(tmp_path / "var", "doctor")
+        assert (checked.returncode, checked.stderr) == (0, ""), checked.stdout
+        assert f"Process {server.process.pid} runs in this data directory." in checked.stdout
+        (tmp_path / "var" / "api-key").chmod(0o644)
+        assert plaza(tmp_path / "var", "doctor").returncode == 1
 
 
 async def test_a_server_runs_although_stdout_is_closed() -> None:

@@ -42,7 +42,7 @@ class OpenIdClient:
 
     async def authorization_url(self, state: str, nonce: str, verifier: str) -> str:
         """Return the address at the provider where a user signs in."""
-        metadata = await self._discover()
+        metadata = await self.discover()
         async with self._client() as client:
             url, _ = client.create_authorization_url(
                 metadata["authorization_endpoint"], state=state, code_verifier=verifier, nonce=nonce
@@ -51,7 +51,7 @@ class OpenIdClient:
 
     async def exchange(self, code: str, nonce: str, verifier: str) -> Identity:
         """Exchange the code of a callback for the user's identity. Raises `SignInRefused` if anything is wrong."""
-        metadata = await self._discover()
+        metadata = await self.discover()
         try:
             async with self._client() as client:
                 token = await client.fetch_token(metadata["token_endpoint"], code=code, code_verifier=verifier)
@@ -78,7 +78,7 @@ class OpenIdClient:
             jwt.JWTClaimsRegistry(
                 leeway=LEEWAY_SECONDS,
                 # As the provider writes it: some issuers end with a slash, some do not.
-                iss={"essential": True, "value": (await self._discover())["issuer"]},
+                iss={"essential": True, "value": (await self.discover())["issuer"]},
                 sub={"essential": True},
                 aud={"essential": True, "value": self._client_id},
                 exp={"essential": True},
@@ -99,10 +99,11 @@ class OpenIdClient:
 
     async def _key_set(self, *, fresh: bool = False) -> KeySet:
         if self._keys is None or fresh:
-            self._keys = KeySet.import_key_set(await self._get((await self._discover())["jwks_uri"]))
+            self._keys = KeySet.import_key_set(await self._get((await self.discover())["jwks_uri"]))
         return self._keys
 
-    async def _discover(self) -> dict[str, Any]:
+    async def discover(self) -> dict[str, Any]:
+        """Return the provider's metadata. Raises `ProviderFailed` if it does not respond."""
         if time.monotonic() >= self._metadata_until:
             metadata = await self._get(f"{self._issuer}/.well-known/openid-configuration")
             if metadata.get("issuer", "").rstrip("/") != self._issuer:

@@ -28,6 +28,7 @@ import structlog
 from plaza.core.errors import OperatorError
 from plaza.core.process.child import WATCH, Backoff, Watch, spawn, terminate
 from plaza.core.process.data_dir_lock import DirectoryLock, DirectoryLocked
+from plaza.core.process.machine_memory import default_maxmemory
 from plaza.core.process.pids import is_running
 from plaza.core.settings import Fsync
 
@@ -150,7 +151,7 @@ class EmbeddedValkey:
             # An incomplete tail after a power loss is dropped; it was never acknowledged as being on disk.
             "aof-load-truncated yes",
             # Source data must never be evicted: a full Valkey refuses writes instead.
-            f"maxmemory {self.maxmemory_bytes or _default_maxmemory()}",
+            f"maxmemory {self.maxmemory_bytes or default_maxmemory()}",
             "maxmemory-policy noeviction",
             # The append-only file is complete; snapshots would cost forks and add nothing.
             'save ""',
@@ -343,8 +344,3 @@ def _write_private(path: Path, text: str) -> None:
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)
     temporary.replace(path)
-
-
-def _default_maxmemory() -> int:
-    """Return three quarters of the machine's memory, in bytes. The rest is for Plaza and for rewriting the file."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 
 from plaza.core import keys as core
 from plaza.core.errors import PlazaError, Unavailable
@@ -254,7 +254,7 @@ class Functions:
 
 
 _JSON = json.JSONDecoder()
-_NAME = re.compile(r"plaza_([a-z]+)_g(\d+)_[0-9a-f]{8}")
+LIBRARY_NAME: Final = re.compile(r"plaza_([a-z]+)_g(\d+)_[0-9a-f]{8}")
 
 
 async def _names(node: Valkey) -> set[str]:
@@ -263,7 +263,7 @@ async def _names(node: Valkey) -> set[str]:
 
 
 async def _load(node: Valkey, domain: str, built: BuiltLibrary, loaded: set[str]) -> None:
-    others = [match for match in map(_NAME.fullmatch, loaded) if match and match[1] == domain]
+    others = [match for match in map(LIBRARY_NAME.fullmatch, loaded) if match and match[1] == domain]
     if any(int(match[2]) > GENERATION for match in others):
         raise OutdatedProcess("A newer Plaza has changed what the keys mean. Upgrade this process.")
     if built.name not in loaded:

@@ -76,6 +76,20 @@ class SmtpServer:
         )
 
 
+def connect_smtp(server: SmtpServer) -> aiosmtplib.SMTP:
+    """A connection to use in `async with`, which connects and signs in."""
+    return aiosmtplib.SMTP(
+        hostname=server.host,
+        port=server.port,
+        username=server.username or None,
+        password=server.password or None,
+        use_tls=server.tls,
+        # A password never travels unencrypted.
+        start_tls=True if server.password and not server.tls else None,
+        timeout=TIMEOUT_SECONDS,
+    )
+
+
 class SmtpMailer:
     """Hands each mail to an SMTP server, on a connection of its own."""
 
@@ -85,17 +99,8 @@ class SmtpMailer:
     async def send(self, mail: Mail) -> None:
         server = self._server
         try:
-            await aiosmtplib.send(
-                _message(mail, server.sender),
-                hostname=server.host,
-                port=server.port,
-                username=server.username or None,
-                password=server.password or None,
-                use_tls=server.tls,
-                # A password never travels unencrypted.
-                start_tls=True if server.password and not server.tls else None,
-                timeout=TIMEOUT_SECONDS,
-            )
+            async with connect_smtp(server) as connection:
+                await connection.send_message(_message(mail, server.sender))
         except (aiosmtplib.SMTPException, OSError, TimeoutError) as error:
             raise MailFailed(f"{server.host}:{server.port} refused a mail: {type(error).__name__}.") from error
 

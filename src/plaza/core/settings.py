@@ -58,7 +58,7 @@ class Settings:
     valkey_maxmemory: str = setting(
         "",
         "Memory of the embedded Valkey, such as `2gb`. When it is used up, writes are refused with 503 and nothing is "
-        "deleted. Empty: three quarters of the machine's memory.",
+        "deleted. Empty: three quarters of the memory of the machine or container.",
     )
     database_url: str = setting("", "Empty: SQLite in the data directory. Else `postgresql://…`.")
     jwt_secret: str = setting(

@@ -107,7 +107,7 @@ class Sql:
         """Connect and migrate the tables: all of Plaza's, or those of `folders`. Tables of `off` may exist."""
         folders = sql_migrations.migration_folders() if folders is None else folders
         if settings.database_url:
-            url = _postgres_url(settings.database_url)
+            url = postgres_url(settings.database_url)
             await _migrate_postgres(url, folders, off)
             return cls(*_postgres_engines(url))
         file = settings.data_dir / "plaza.sqlite"
@@ -295,7 +295,7 @@ def _unusable(file: Path, error: Exception) -> Exception:
     return Unavailable(f"{file} cannot be used now: {reason}.")
 
 
-def _postgres_url(url: str) -> str:
+def postgres_url(url: str) -> str:
     if url.split("://")[0] not in ("postgresql", "postgres"):
         raise SettingError(_URL_FORMAT)  # without the given URL, which can contain a password
     require_extra("postgres", "PLAZA_DATABASE_URL is the address of a PostgreSQL database.")
@@ -305,7 +305,7 @@ def _postgres_url(url: str) -> str:
 _URL_FORMAT = "PLAZA_DATABASE_URL must look like postgresql://user:password@host:5432/name."
 
 
-def _postgres_engine(url: str, statement_seconds: float | None, **pool: Any) -> AsyncEngine:
+def postgres_engine(url: str, statement_seconds: float | None, **pool: Any) -> AsyncEngine:
     from plaza.core.postgres import connect  # only where asyncpg is installed
 
     async def creator() -> Any:
@@ -327,7 +327,7 @@ def _postgres_engine(url: str, statement_seconds: float | None, **pool: Any) -> 
 
 def _postgres_engines(url: str) -> tuple[AsyncEngine, AsyncEngine, AsyncEngine]:
     # pool_pre_ping: otherwise the first request after a restart of the database would fail.
-    writer = _postgres_engine(
+    writer = postgres_engine(
         url,
         STATEMENT_SECONDS,
         pool_size=POOL_SIZE,
@@ -340,7 +340,7 @@ def _postgres_engines(url: str) -> tuple[AsyncEngine, AsyncEngine, AsyncEngine]:
 
 
 async def _migrate_postgres(url: str, folders: Sequence[Path], off: Sequence[Path]) -> None:
-    engine = _postgres_engine(url, statement_seconds=None)
+    engine = postgres_engine(url, statement_seconds=None)
     try:
         async with _transaction(engine) as tx:
             await tx.execute(text(f"SET LOCAL lock_timeout = '{sql_migrations.LOCK_WAIT_SECONDS}s'"))
@@ -349,11 +349,11 @@ async def _migrate_postgres(url: str, folders: Sequence[Path], off: Sequence[Pat
     except Unavailable as error:
         # Only the operator sees this error, so it may contain the cause.
         cause = getattr(error.__cause__, "orig", error.__cause__)
-        raise Unavailable(f"PostgreSQL at {_host(url)} cannot be used now: {cause}") from error
+        raise Unavailable(f"PostgreSQL at {database_host(url)} cannot be used now: {cause}") from error
     finally:
         await engine.dispose()
 
 
-def _host(url: str) -> str:
+def database_host(url: str) -> str:
     """Return the host of a database URL, without user and parameters, which can contain passwords."""
     return url.split("://")[1].split("?")[0].rpartition("@")[2].rstrip("/") or "its default address"

@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import os
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,10 +46,31 @@ def is_behind(connection: Connection, folders: Sequence[Path], off: Sequence[Pat
     return {_head(folder) for folder in folders} != _current_heads(connection) - unused
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    """The revisions that the tables lack, and those that only a newer Plaza knows; and whether there are any tables."""
+
+    pending: list[str]
+    unknown: list[str]
+    is_empty: bool
+
+
+def schema_state(connection: Connection, folders: Sequence[Path], off: Sequence[Path] = ()) -> SchemaState:
+    """Compare the tables with the migrations. Changes nothing."""
+    current = _current_heads(connection)
+    pending = {_head(folder) for folder in folders} - current
+    known = {revision for folder in (*folders, *off) for revision in _revisions(folder)}
+    return SchemaState(sorted(pending), sorted(current - known), is_empty=not current)
+
+
 def _head(folder: Path) -> str:
-    """Return the last revision of a folder: that of `shop_0002_pictures.py` is `shop_0002`."""
-    last = max(file.stem for file in folder.glob("[!_]*.py"))
-    return "_".join(last.split("_")[:2])
+    """Return the last revision of a folder."""
+    return max(_revisions(folder))
+
+
+def _revisions(folder: Path) -> list[str]:
+    """Return the revisions of a folder: that of `shop_0002_pictures.py` is `shop_0002`."""
+    return ["_".join(file.stem.split("_")[:2]) for file in folder.glob("[!_]*.py")]
 
 
 def _current_heads(connection: Connection) -> set[str]:

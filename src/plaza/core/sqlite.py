@@ -2,12 +2,14 @@
 
 Each aiosqlite connection has a thread. When the driver's `stop` is called a second time it waits forever, which happens
 when the caller of a statement is cancelled twice, and then the process cannot close. The driver also does not wait for
-a stopped thread, which may then find the event loop closed. Both are fixed here.
+a stopped thread, which may then find the event loop closed. Both are fixed here. The last connection that closes merges
+the write-ahead log into the file.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -29,7 +31,9 @@ class SqliteConnections:
 
     def open(self) -> Awaitable[aiosqlite.Connection]:
         # isolation_level=None: otherwise the driver begins transactions itself, too late and never for a SELECT.
-        return _Connection(lambda: sqlite3.connect(self.file, isolation_level=None), self._track_closing)
+        return _Connection(
+            lambda: sqlite3.connect(self.file, isolation_level=None, factory=_MergingConnection), self._track_closing
+        )
 
     def _track_closing(self, end: asyncio.Future[Any]) -> None:
         self._closing.add(end)
@@ -39,6 +43,18 @@ class SqliteConnections:
         """Wait for the threads of closed connections."""
         if self._closing:
             await asyncio.wait(self._closing, timeout=CLOSE_SECONDS)
+
+
+class _MergingConnection(sqlite3.Connection):
+    """A connection that merges the write-ahead log into the file when it is the last one to close, also if interrupted.
+
+    SQLite does so when it closes the last connection, but not while it remembers an interrupt. A statement clears it.
+    """
+
+    def close(self) -> None:
+        with contextlib.suppress(sqlite3.Error):  # such as a full disk: the log stays and is merged later
+            self.execute("SELECT 1").close()
+        super().close()
 
 
 class _Connection(aiosqlite.Connection):

@@ -224,6 +224,7 @@ class Connection:
         self._down_since = monotonic()
         self._down_reason = f"Valkey at {address} has not answered yet."
         self._up: asyncio.Future[None] = self._new_future()
+        self._tried = asyncio.Event()
         # A new context, so that reconnecting is not counted for the request that made the connection.
         self._connecting: asyncio.Task[None] | None = asyncio.create_task(self._stay_connected(), context=Context())
 
@@ -353,12 +354,14 @@ class Connection:
                 # or the system and never contains what we sent.
                 reason = str(error).rstrip(".") or "it does not answer"
                 self._down_reason = f"Valkey at {self.address} cannot be reached: {reason}."
+                self._tried.set()
             else:
                 since = monotonic()
                 if not sock.closed.is_set():
                     CONNECTION_STATS.reconnects += losses > 0
                     self._socket = sock
                     self._up.set_result(None)
+                    self._tried.set()
                     self.flush()
                     await sock.closed.wait()
                     losses += 1
@@ -410,6 +413,13 @@ class Connection:
             fail(call, error, now)
         self._queue = [call for call in self._queue if not call[1].done()]
         self.has_backlog = bool(self._queue)
+
+
+async def first_attempt(connection: Connection) -> None:
+    """Wait for the end of the first attempt to connect. Raises `ConnectionLost` with the reason if it failed."""
+    await connection._tried.wait()
+    if connection._socket is None:
+        raise ConnectionLost(connection._down_reason, may_have_run=False)
 
 
 def _timeout(address: Address, *, may_have_run: bool) -> CallTimeout:

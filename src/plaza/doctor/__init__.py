@@ -1,0 +1,1 @@
+"""`plaza doctor`: checks an installation, with a fix for everything that is wrong. It changes and creates nothing."""
