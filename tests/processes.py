@@ -27,7 +27,14 @@ class SimulatedCrash(Exception):
 def environment(data_dir: Path, **settings: str) -> dict[str, str]:
     """An environment with only these settings, without the demo by default."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PLAZA_")}
-    return {**clean, "PLAZA_DATA_DIR": str(data_dir), "PLAZA_PORT": "0", "PLAZA_DEMO": "off", **settings}
+    return {
+        **clean,
+        "PLAZA_DATA_DIR": str(data_dir),
+        "PLAZA_PORT": "0",
+        "PLAZA_DEMO": "off",
+        "PLAZA_QUEUE_MS": "60000",
+        **settings,
+    }
 
 
 def plaza(data_dir: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:

@@ -30,8 +30,10 @@ from plaza.cli_errors import EXPECTED, print_error
 from plaza.core.clock import Clock
 from plaza.core.embedded_valkey import EmbeddedValkey
 from plaza.core.errors import OperatorError
+from plaza.core.http.admission import AdmissionControl
+from plaza.core.http.admission_queue import AdmissionQueue
 from plaza.core.http.connection_limits import ConnectionLimits
-from plaza.core.http.uvicorn_protocol import GuardedHttpProtocol, limited_protocol
+from plaza.core.http.uvicorn_protocol import limited_protocol
 from plaza.core.process.gc_freeze import freeze_gc
 from plaza.core.process.listening_socket import listen, local_url
 from plaza.core.settings import Settings
@@ -152,11 +154,14 @@ class ApiServer(uvicorn.Server):
         self.plaza = plaza
         self.started_event = asyncio.Event()
         settings = plaza.core.settings
-        limits = ConnectionLimits(settings.connections_per_address, plaza.app.proxies)
+        limits = ConnectionLimits(settings.connections_per_address, plaza.app.proxies) if settings.rate_limits else None
+        admission = None
+        if settings.queue_ms:
+            admission = AdmissionControl(plaza.app, AdmissionQueue(), settings.queue_ms / 1000, settings.mount_path)
         super().__init__(
             uvicorn.Config(
-                plaza.app,
-                http=limited_protocol(limits) if settings.rate_limits else GuardedHttpProtocol,
+                admission or plaza.app,
+                http=limited_protocol(limits, admission),
                 ws="none",
                 lifespan="off",
                 log_config=None,

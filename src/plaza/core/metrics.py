@@ -70,6 +70,18 @@ HTTP_RATE_LIMITED = Counter(
     ["kind"],
     registry=REGISTRY,
 )
+HTTP_SHED = Counter(
+    "plaza_http_shed_total",
+    "Requests refused because of overload, by reason: `queue_full` on arrival, `waited` after waiting too long.",
+    ["reason"],
+    registry=REGISTRY,
+)
+HTTP_QUEUED = Gauge(
+    "plaza_http_requests_queued",
+    "Requests that wait for their start because of overload.",
+    multiprocess_mode="livesum",
+    registry=REGISTRY,
+)
 VALKEY_TRIPS = Counter(
     "plaza_valkey_round_trips_total", "Commands and batches sent to Valkey; each is one round trip.", registry=REGISTRY
 )

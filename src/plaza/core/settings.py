@@ -107,6 +107,11 @@ class Settings:
         1_000, "Connections that one address may have open per API process; at most half of the file descriptors."
     )
     rate_limits: bool = setting(True, "`off` disables rate and connection limits, for load tests.")
+    queue_ms: int = setting(
+        400,
+        "Milliseconds that a read waits for its start at most when an API process is overloaded; writes wait twice as "
+        "long. Then they get 503 with `Retry-After`. 0: without limit.",
+    )
     metrics_access: MetricsAccess = setting(
         "public", "Who may read `/metrics`: `public`, or `admin` for admins and API keys."
     )
@@ -248,6 +253,7 @@ class Settings:
             self.maxmemory_bytes is None or self.maxmemory_bytes >= MIN_MAXMEMORY_BYTES, "valkey_maxmemory", _MAXMEMORY
         )
         _require(self.connections_per_address >= 1, "connections_per_address", "must be 1 or more")
+        _require(0 <= self.queue_ms <= 60_000, "queue_ms", "must be 0 to 60000")
         _require(0 <= self.voting_days <= 36_500, "voting_days", "must be 0 to 36500")
         _require(1 <= self.max_post_age <= 3650, "max_post_age", "must be 1 to 3650")
         _require(1 <= self.live_retention_days <= 3650, "live_retention_days", "must be 1 to 3650")

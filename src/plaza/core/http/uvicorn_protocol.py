@@ -10,16 +10,17 @@ A request whose headers arrive in one piece, as nearly all do, costs two compari
 from __future__ import annotations
 
 import asyncio
-from random import getrandbits
+from functools import partial
+from time import monotonic
 from typing import Any, ClassVar
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from plaza.core.errors import BadRequest, PlazaError, Unavailable
+from plaza.core.http.admission import ARRIVED, AdmissionControl, overloaded_response
 from plaza.core.http.connection_limits import ConnectionLimits
-from plaza.core.http.headers import standard_headers, with_headers
-from plaza.core.http.problem_details import HeadersTooLarge, RequestTimedOut, problem
-from plaza.core.http.responses import as_bytes
+from plaza.core.http.problem_details import HeadersTooLarge, RequestTimedOut
+from plaza.core.http.raw_responses import RawResponse
 
 # From the connection, or from the first byte of a further request, to the end of its headers.
 HEADER_TIMEOUT_SECONDS = 20.0
@@ -27,8 +28,9 @@ HEADER_TIMEOUT_SECONDS = 20.0
 READ_TIMEOUT_SECONDS = 30.0
 # For headers that arrive in several pieces. One piece is at most what the event loop reads at once (256 KiB).
 MAX_HEADER_BYTES = 65_536
-# For responses to invalid requests, which have no start time and use no Valkey.
-_NO_TIMING = ("server-timing", 'valkey;desc="0 round trips";dur=0.000, total;dur=0.000')
+
+
+_OVERLOADED, _OVERLOADED_CLOSE = overloaded_response(), overloaded_response(close=True)
 
 
 class ReadDeadline:
@@ -149,22 +151,45 @@ class GuardedHttpProtocol(HttpToolsProtocol):
         """Send an error response without running the application, and close the connection."""
         self._cancel_deadline()
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
-            request_id = f"{getrandbits(96):024x}"
-            response = problem(error, request_id)
-            body = as_bytes(response.body)
-            own = [*response.headers, ("x-request-id", request_id), _NO_TIMING, ("content-length", str(len(body)))]
-            if ("connection", "close") not in own:
-                own.append(("connection", "close"))
-            headers = [*self.server_state.default_headers, *with_headers(standard_headers(response.media_type), own)]
-            lines = [b"%s: %s\r\n" % header for header in headers]
-            self.transport.write(b"".join([STATUS_LINE[error.status], *lines, b"\r\n", body]))
+            self.transport.write(RawResponse(error, close=True).encoded(self.server_state.default_headers))
         self.transport.close()
+
+
+class AdmittingHttpProtocol(GuardedHttpProtocol):
+    """One client connection of a process that refuses requests under overload."""
+
+    admission: ClassVar[AdmissionControl]  # of this process; `limited_protocol` sets it
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Run the application for a request, unless the process is overloaded: then the request costs no more."""
+        scope: dict[str, Any] = cycle.scope  # type: ignore[assignment]
+        scope[ARRIVED] = monotonic()
+        if self.admission.refuses(scope["method"], scope["raw_path"]):
+            self.admission.refuse_later(partial(self._refuse_overloaded, cycle))
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def _refuse_overloaded(self, cycle: RequestResponseCycle) -> None:
+        """Answer a request that was not started. What arrives of its body later is ignored."""
+        if self.transport.is_closing():
+            return
+        closes = not cycle.keep_alive or cycle.waiting_for_100_continue
+        response = _OVERLOADED_CLOSE if closes else _OVERLOADED
+        self.transport.write(response.encoded(cycle.default_headers))
+        cycle.response_started = cycle.response_complete = True
+        if closes:
+            self.transport.close()
+        self.on_response_complete()
 
 
 def _peer_address(protocol: GuardedHttpProtocol) -> str | None:
     return protocol.client[0] if protocol.client else None
 
 
-def limited_protocol(limits: ConnectionLimits) -> type[GuardedHttpProtocol]:
-    """The protocol with connection limits. uvicorn makes one object per connection, so they are in the class."""
-    return type("LimitedHttpProtocol", (GuardedHttpProtocol,), {"limits": limits})
+def limited_protocol(
+    limits: ConnectionLimits | None, admission: AdmissionControl | None = None
+) -> type[GuardedHttpProtocol]:
+    """The protocol with these limits. uvicorn makes one object per connection, so they are in the class."""
+    if admission is None:
+        return type("LimitedHttpProtocol", (GuardedHttpProtocol,), {"limits": limits})
+    return type("LimitedHttpProtocol", (AdmittingHttpProtocol,), {"limits": limits, "admission": admission})
