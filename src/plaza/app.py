@@ -158,7 +158,7 @@ async def running(
             auth=core.auth,
             settings=settings,
             limiter=core.limiter,
-            idempotency=Idempotency(core.valkey),
+            idempotency=Idempotency(core.valkey, core.clock),
             observer=requests,
             error_formats=page_registry.ERROR_FORMATS if shows_pages(domains) else {},
             pages=SitePageAccess(services[PageResponses]) if shows_pages(domains) else None,

@@ -10,6 +10,7 @@ import pytest
 
 from plaza.core import idempotency as module
 from plaza.core.auth import ADMIN, API, USER, Actor
+from plaza.core.clock import ManualClock
 from plaza.core.errors import Invalid, NotFound, Unavailable
 from plaza.core.idempotency import (
     LEASE_MS,
@@ -253,14 +254,21 @@ async def is_deleted(valkey: Valkey, name: str) -> bool:
     return not await valkey.call("EXISTS", name)
 
 
-async def test_the_operation_id_is_per_request_and_day(idempotency: Idempotency, redis_client: Any) -> None:
+async def test_the_operation_id_is_per_request_and_day(valkey: Valkey, redis_client: Any, clock: ManualClock) -> None:
+    idempotency = Idempotency(valkey, clock)
     handler = FakeHandler(status=503)  # unknown whether it was done: the key is free, and the operation id the same
     for request in (keyed(), keyed(), keyed(b'{"title": "b"}')):
         await idempotency.run_once(request, handler)
     first, again, other = handler.runs
     assert first == again != other
     assert 86_390_000 < await redis_client.pttl(IDEMPOTENCY_DAY(keyed().key)) <= 86_400_000
-    await redis_client.delete(IDEMPOTENCY_DAY(keyed().key))  # as if a day had passed
+    await redis_client.delete(IDEMPOTENCY_DAY(keyed().key))  # as after a failover that lost it
+    await idempotency.run_once(keyed(), handler)
+    assert handler.runs[-1] == first
+    clock.advance(days=1)
+    await idempotency.run_once(keyed(), handler)
+    assert handler.runs[-1] == first, "it is stored for a day, also beyond midnight"
+    await redis_client.delete(IDEMPOTENCY_DAY(keyed().key))  # its day is over
     await idempotency.run_once(keyed(), handler)
     assert handler.runs[-1] not in (first, other)
 

@@ -36,6 +36,7 @@ from plaza.core.paging import Page, page_by_position
 from plaza.core.pictures import AvatarAddresses, NoAvatars
 from plaza.core.sql import Sql
 from plaza.core.sql_events import add_events
+from plaza.core.sql_idempotency import insert_once
 from plaza.core.sql_paging import ids_in_table, newest_ids
 from plaza.core.username_locks import lock_username
 
@@ -58,7 +59,7 @@ class ChallengePosts:
         self._clock = clock
         self._avatars = avatars or NoAvatars()
 
-    async def post(self, actor: Actor, challenge: int, new: NewChallengePost, operation: str) -> ChallengePost:
+    async def post(self, actor: Actor, challenge: int, new: NewChallengePost, operation: str | None) -> ChallengePost:
         """Post in a challenge (members only). The same operation again returns the same post."""
         now = self._clock.now_ms()
         values = {
@@ -68,7 +69,6 @@ class ChallengePosts:
             "is_break": new.is_break,
             "created_ms": now,
             "day": day_number(now),
-            "operation": operation,
         }
         async with self._sql.begin() as tx:
             await lock_username(tx, self._projections.valkey, actor.name, actor.since_ms)
@@ -76,12 +76,10 @@ class ChallengePosts:
             if await read_membership(tx, challenge, actor.name, lock=True) is None:
                 raise NotMember("Only members can post. Join the challenge first.")
             require_ongoing(found, day_number(now))
-            statement = self._sql.insert(POST).values(values).on_conflict_do_nothing(index_elements=["operation"])
-            id = (await tx.execute(statement.returning(POST.c.id))).scalar()
-            if id is not None:
-                await add_events(tx, STREAM, [ChallengePosted(challenge, id, actor.name)], now)
-            where = POST.c.operation == operation if id is None else POST.c.id == id
-            row = (await tx.execute(select(POST, REACTIONS).where(where))).one()
+            created, is_new = await insert_once(self._sql, tx, POST, values, operation)
+            if is_new:
+                await add_events(tx, STREAM, [ChallengePosted(challenge, created.id, actor.name)], now)
+            row = (await tx.execute(select(POST, REACTIONS).where(POST.c.id == created.id))).one()
         await self._projections.update_posts([row.id])
         return post_from_row(row, await self._avatars.addresses([actor.name]))
 

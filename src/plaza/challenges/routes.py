@@ -52,7 +52,7 @@ route = Routes("challenges", about="Challenges in five categories, and posts of 
 )
 async def create_challenge(actor: Actor, body: NewChallenge, request: Request, challenges: Challenges) -> Challenge:
     """Create a challenge. Creating does not join it."""
-    return await challenges.create(actor, body, request.operation)
+    return await challenges.create(actor, body, request.row_operation)
 
 
 @route.get("/challenges", access=PUBLIC)
@@ -117,7 +117,7 @@ async def create_challenge_post(
     actor: Actor, id: ChallengeId, body: NewChallengePost, request: Request, posts: ChallengePosts
 ) -> ChallengePost:
     """Create a post in a challenge (its members)."""
-    return await posts.post(actor, id, body, request.operation)
+    return await posts.post(actor, id, body, request.row_operation)
 
 
 @route.get("/challenges/{id}/posts", access=PUBLIC, raises=[PrivateChallenge])

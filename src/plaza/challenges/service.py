@@ -43,6 +43,7 @@ from plaza.core.errors import Invalid
 from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
 from plaza.core.sql_events import add_events
+from plaza.core.sql_idempotency import insert_once
 from plaza.core.sql_paging import ids_in_table, newest_ids
 from plaza.core.username_locks import lock_username
 
@@ -67,7 +68,7 @@ class Challenges:
     def _today(self) -> int:
         return day_number(self._clock.now_ms())
 
-    async def create(self, actor: Actor, new: NewChallenge, operation: str) -> Challenge:
+    async def create(self, actor: Actor, new: NewChallenge, operation: str | None) -> Challenge:
         """Create a challenge without joining it. The same operation again returns the same challenge."""
         now = self._clock.now_ms()
         values = {
@@ -78,17 +79,13 @@ class Challenges:
             "creator": actor.name,
             "created_ms": now,
             "ends_day": day_number(now) + new.duration,
-            "operation": operation,
         }
-        statement = self._sql.insert(CHALLENGE).values(values).on_conflict_do_nothing(index_elements=["operation"])
         async with self._sql.begin() as tx:
             await lock_username(tx, self._projections.valkey, actor.name, actor.since_ms)
-            id = (await tx.execute(statement.returning(CHALLENGE.c.id))).scalar()
-            if id is None:
-                id = (await tx.execute(select(CHALLENGE.c.id).where(CHALLENGE.c.operation == operation))).scalar_one()
-            else:
-                await add_events(tx, STREAM, [ChallengeCreated(id, actor.name)], now)
-            row = await read_challenge(tx, id)
+            created, is_new = await insert_once(self._sql, tx, CHALLENGE, values, operation)
+            if is_new:
+                await add_events(tx, STREAM, [ChallengeCreated(created.id, actor.name)], now)
+            row = await read_challenge(tx, created.id)
         await self._projections.update_challenges([row.id])
         return challenge_from_row(row)
 

@@ -3,8 +3,10 @@
 The key is claimed before the handler starts, by one `SET … NX GET`, so exactly one of any number of equal requests
 runs. The claim is a lease, renewed while the handler runs: if the process dies, the key is free again after `LEASE_MS`.
 Only the source data shows whether the work was done by then, so the second run gets the same `operation` id, by which a
-command recognises what it has already done. The id is a hash of the key, the request, and a token that lasts as
-long as stored responses do: the same key used days later, or for something else after a failure, is a new operation.
+command recognises what it has already done. The id is a hash of the key, the request, and the day of the first run,
+which is stored as long as responses are: the same key used a day later, or for something else after a failure, is a new
+operation. A failover can lose claim, response and day. A repeated request then runs again, and has the same id until
+midnight (UTC). For rows in SQL there is `row_operation`, without the day (`sql_idempotency.py`).
 
 The response replaces the claim (`SET … IFEQ`, so a run that lost its lease overwrites no other) and is stored for a
 day. Of the request only a hash is stored; of the response all but its cookies.
@@ -24,11 +26,13 @@ from typing import ClassVar, Final
 import msgspec
 
 from plaza.core.auth import Actor
+from plaza.core.clock import Clock
 from plaza.core.errors import Conflict, Invalid, Unavailable
 from plaza.core.keys import IDEMPOTENCY, IDEMPOTENCY_DAY
 from plaza.core.valkey import Valkey
 
-STORED_MS: Final = 24 * 3_600_000
+DAY_MS: Final = 24 * 3_600_000
+STORED_MS: Final = DAY_MS
 
 # Long enough for a stalled loop and three tries to renew; short enough for a client that retries.
 LEASE_MS: Final = 10_000
@@ -116,6 +120,11 @@ class IdempotentRequest:
         """Return the operation id."""
         return hashlib.sha256(f"{self.key} {self.request_hash} {day}".encode()).hexdigest()[:32]
 
+    @property
+    def row_operation(self) -> str:
+        """Return the operation id of rows in SQL, which have the time of the first run themselves."""
+        return self.operation("")
+
 
 def caller_id(actor: Actor | None, address: str) -> str:
     """Return a text that identifies the caller: a username, the API key, or an address."""
@@ -125,25 +134,27 @@ def caller_id(actor: Actor | None, address: str) -> str:
 class Idempotency:
     """Runs a handler once per key. Not for responses with secrets: those of the auth routes are never stored."""
 
-    def __init__(self, valkey: Valkey, *, lease_ms: int = LEASE_MS) -> None:
+    def __init__(self, valkey: Valkey, clock: Clock | None = None, *, lease_ms: int = LEASE_MS) -> None:
         self._valkey = valkey
+        self._clock = clock or Clock()
         self._lease_ms = lease_ms
 
     async def run_once(self, request: IdempotentRequest, handle: Handle) -> BufferedResponse:
         """Return the response of `handle`, or the stored one of an earlier run. Two round trips, or one."""
         name, run = IDEMPOTENCY(request.key), secrets.token_hex(8)
+        today = str(self._clock.now_ms() // DAY_MS)
         claim = _encode(RunningRequest(request.request_hash, run)).decode()
         found, day = await self._valkey.batch(
             [
                 ("SET", name, claim, "NX", "GET", "PX", self._lease_ms),
-                ("SET", IDEMPOTENCY_DAY(request.key), run, "NX", "GET", "PX", STORED_MS),
+                ("SET", IDEMPOTENCY_DAY(request.key), today, "NX", "GET", "PX", STORED_MS),
             ]
         )
         if found is not None:
             return _replay(request, _decode(found))
         try:
             async with self._renewed(name, claim):
-                reply = await handle(request.operation(day or run))
+                reply = await handle(request.operation(day or today))
         except BaseException:  # also a cancelled request: the next one may try
             await self._release(name, claim)
             raise

@@ -243,7 +243,7 @@ IDEMPOTENCY_DAY = Key(
     "idempotency:<key>:day",
     "string",
     "Distinguishes the runs of a request with an `Idempotency-Key` from later uses of the same key.",
-    contains="a random token",
+    contains="the day of the first run, UTC",
     lifetime="24 hours from the first run",
     ttl_seconds=86_400,
 )

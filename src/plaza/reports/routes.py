@@ -5,6 +5,7 @@ from __future__ import annotations
 from plaza.core.auth import Actor
 from plaza.core.errors import NotFound
 from plaza.core.http.access import ADMIN, USER
+from plaza.core.http.request import Request
 from plaza.core.http.routes import Routes
 from plaza.reports.model import AlreadyReported, NewReport, Report, ReportChange, ReportId, ReportsPage, ReportsQuery
 from plaza.reports.service import Reports
@@ -22,9 +23,9 @@ route = Routes("reports", about="Reports by users, and the admins' queue of them
     raises=[AlreadyReported, NotFound],
     example={"subject": "user", "id": "ben", "reason": "Sends advertising to everyone."},
 )
-async def create_report(actor: Actor, body: NewReport, reports: Reports) -> Report:
+async def create_report(actor: Actor, body: NewReport, request: Request, reports: Reports) -> Report:
     """Report a post, comment, article, challenge post or user to the admins."""
-    return await reports.create(actor, body)
+    return await reports.create(actor, body, request.row_operation)
 
 
 @route.get("/reports", access=ADMIN)

@@ -14,6 +14,7 @@ from plaza.core.paging import PageResult, page_by_position
 from plaza.core.report_source import ReportedThing, ReportSource
 from plaza.core.sql import Sql
 from plaza.core.sql_events import add_events
+from plaza.core.sql_idempotency import release_operation
 from plaza.core.sql_paging import ids_in_table, newest_ids
 from plaza.core.username_locks import lock_username
 from plaza.core.valkey import Valkey
@@ -48,8 +49,11 @@ class Reports:
         self._sources = sources
         self._clock = clock
 
-    async def create(self, actor: Actor, new: NewReport) -> Report:
-        """Report something that the caller can see. One open report for each user and thing; another is 409."""
+    async def create(self, actor: Actor, new: NewReport, operation: str | None = None) -> Report:
+        """Report something that the caller can see. One open report for each user and thing; another is 409.
+
+        The same operation again returns the same report.
+        """
         thing = await self._source(new.subject).find(actor, new.id)
         now = self._clock.now_ms()
         values = {
@@ -62,14 +66,20 @@ class Reports:
             "note": "",
             "admin": "",
             "created_ms": now,
+            "operation": operation,
         }
         async with self._sql.begin() as tx:
             await lock_username(tx, self._valkey, actor.name, actor.since_ms)
+            await release_operation(tx, REPORTS, operation, now)
             statement = self._sql.insert(REPORTS).values(values).on_conflict_do_nothing()
             row = (await tx.execute(statement.returning(REPORTS))).one_or_none()
-            if row is None:
-                raise AlreadyReported("Your report of this is open. An admin will look at it.")
-            await add_events(tx, STREAM, [ReportCreated(*_event_fields(row))], now)
+            if row is not None:
+                await add_events(tx, STREAM, [ReportCreated(*_event_fields(row))], now)
+                return _report(row)
+            if operation is not None:
+                row = (await tx.execute(select(REPORTS).where(REPORTS.c.operation == operation))).one_or_none()
+        if row is None:
+            raise AlreadyReported("Your report of this is open. An admin will look at it.")
         return _report(row)
 
     async def get(self, id: int) -> Report:

@@ -22,6 +22,8 @@ REPORTS = Table(
     Column("admin", String(30), nullable=False),  # empty while it is open
     Column("created_ms", BigInteger, nullable=False),
     Column("closed_ms", BigInteger),
+    Column("operation", String(64)),  # the request that created it: a repeated one creates no second report
+    Index("uq_reports_operation", "operation", unique=True),
     Index(None, "state", "id"),
     Index(None, "author", "id"),
     Index(None, "reporter", "id"),

@@ -2,7 +2,9 @@
 
 A cart gets an id at the start of its checkout and keeps it until the ordered lines are removed. The order has that id
 in a unique column. So a double click, a repeated request or a crash between SQL and Valkey finds the existing order,
-returns it and empties the cart. Stock is taken by `UPDATE … WHERE qty >= n`, so concurrent checkouts never oversell.
+returns it and empties the cart. A failover can lose that id, or bring ordered lines back. So the order also has the id
+of a request with an `Idempotency-Key`, by which a repeated one finds it. Stock is taken by `UPDATE … WHERE qty >= n`,
+so concurrent checkouts never oversell.
 """
 
 from __future__ import annotations
@@ -17,8 +19,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from plaza.caching.row_store import RowData
 from plaza.core.clock import Clock
 from plaza.core.errors import Unauthenticated
+from plaza.core.idempotency import STORED_MS
+from plaza.core.number_parsing import parse_float
 from plaza.core.sql import Sql
 from plaza.core.sql_events import add_events
+from plaza.core.sql_idempotency import release_operation
 from plaza.core.username_locks import lock_username
 from plaza.sessions.model import SessionClient, SessionReplaced, Visit
 from plaza.sessions.session_finder import SessionCall, SessionFinder
@@ -62,8 +67,11 @@ class Checkout:
         self._orders = orders
         self._clock = clock
 
-    async def check_out(self, cookie: str | SessionClient | None) -> tuple[Visit, Order]:
-        """Order the cart at current prices. Two round trips, the transaction, and one round trip per item."""
+    async def check_out(self, cookie: str | SessionClient | None, operation: str | None = None) -> tuple[Visit, Order]:
+        """Order the cart at current prices. Two round trips, the transaction, and one round trip per item.
+
+        The same operation again returns the same order. With one, a short read more.
+        """
         visit, reply = await self._sessions.visit(cookie, self._start)
         if visit.replaced:
             raise SessionReplaced("A login has replaced this session. Repeat the request with the new cookie.")
@@ -73,21 +81,31 @@ class Checkout:
                 await self._sessions.store.settle(visit.token)
             reply = await self._start_for_account(visit.user)
         checkout = _OpenCheckout.from_lua(reply)
+        order = await self._earlier_order(operation)
+        if order is None:
+            order = await self._order_cart(visit, checkout, operation)
+        elif parse_float(checkout.last_at) < order.created_at:  # Valkey lost that its lines were ordered
+            await self._items.reload_many(line.id for line in order.items)
+            await self._finish(visit, checkout.cart, order)
+        return visit, order
+
+    async def _order_cart(self, visit: Visit, checkout: _OpenCheckout, operation: str | None) -> Order:
+        """Order the lines of a cart, unless it was ordered, and remove them from it. Return its order."""
         quantities = cart_lines(checkout.lines)
         if not quantities and checkout.lines:
             raise EmptyCart("No line of the cart can be ordered. Remove the invalid lines.")
         if not quantities:
-            return visit, await self._repeated_order(checkout)
+            return await self._repeated_order(checkout)
         try:
-            order, sold = await self._order(visit, checkout.cart, quantities)
+            order, sold = await self._order(visit, checkout.cart, quantities, operation)
         except _AlreadyOrdered:
-            order = await self._existing_order(checkout.cart)
+            order = await self._earlier_order(operation) or await self._existing_order(checkout.cart)
             await self._items.reload_many(line.id for line in order.items)
         else:
             await self._items.refresh(sold)
         # Last: as long as the cart has its lines, a repeated request redoes the steps that a crash has skipped.
         await self._finish(visit, checkout.cart, order)
-        return visit, order
+        return order
 
     async def finish_for_guest(self, token: str, cart: str) -> None:
         """Remove from the account's cart what a guest ordered before the login, if the order was written."""
@@ -121,16 +139,27 @@ class Checkout:
             await self._functions.run("shop_finish_account_checkout", keys, visit.user, *args)
 
     async def _repeated_order(self, checkout: _OpenCheckout) -> Order:
+        order = None
         if checkout.last_cart and self._clock.now_s() - float(checkout.last_at) <= REPEAT_SECONDS:
-            return await self._existing_order(checkout.last_cart)
-        raise EmptyCart("The cart is empty. Add an item first.")
+            order = await self._orders.find_by_cart(checkout.last_cart)
+        if order is None:
+            raise EmptyCart("The cart is empty. Add an item first.")
+        return order
+
+    async def _earlier_order(self, operation: str | None) -> Order | None:
+        """Return the order of an earlier run of the request."""
+        if operation is None:
+            return None
+        return await self._orders.find_by_operation(operation, self._clock.now_ms() - STORED_MS)
 
     async def _existing_order(self, cart: str) -> Order:
         order = await self._orders.find_by_cart(cart)
         assert order is not None, "orders are never deleted"
         return order
 
-    async def _order(self, visit: Visit, cart: str, quantities: dict[int, int]) -> tuple[Order, list[RowData]]:
+    async def _order(
+        self, visit: Visit, cart: str, quantities: dict[int, int], operation: str | None
+    ) -> tuple[Order, list[RowData]]:
         """Take the stock and write the order. Return it with the rows of its items, as they are then."""
         now = self._clock.now_ms()
         async with self._sql.begin() as tx:
@@ -139,7 +168,8 @@ class Checkout:
             sold = await _take_all(tx, cart, quantities)
             total = sum(row.price * qty for row, qty in sold)
             # Last: PostgreSQL does not reuse the id of an order that is rolled back.
-            id = await self._insert_order(tx, visit.buyer, cart, now, total)
+            values = {"cart": cart, "buyer": visit.buyer, "created_ms": now, "total": total, "operation": operation}
+            id = await self._insert_order(tx, values)
             lines = [
                 {"order_id": id, "item_id": row.id, "name": row.name, "price": row.price, "qty": qty}
                 for row, qty in sold
@@ -150,10 +180,10 @@ class Checkout:
         items = [order_line(row.id, row.name, row.price, qty) for row, qty in sold]
         return Order(id, now / 1000, items, price_text(total)), [row_data(row) for row, _ in sold]
 
-    async def _insert_order(self, tx: AsyncConnection, buyer: str, cart: str, now_ms: int, total: int) -> int:
-        """Insert the order of a cart, unless a concurrent checkout with other lines has inserted it."""
-        values = {"cart": cart, "buyer": buyer, "created_ms": now_ms, "total": total}
-        statement = self._sql.insert(ORDERS).values(values).on_conflict_do_nothing(index_elements=["cart"])
+    async def _insert_order(self, tx: AsyncConnection, values: dict[str, Any]) -> int:
+        """Insert the order of a cart, unless a concurrent checkout of the cart or of the request has inserted it."""
+        await release_operation(tx, ORDERS, values["operation"], values["created_ms"])
+        statement = self._sql.insert(ORDERS).values(values).on_conflict_do_nothing()
         id = (await tx.execute(statement.returning(ORDERS.c.id))).scalar()
         if id is None:
             raise _AlreadyOrdered

@@ -22,6 +22,7 @@ from plaza.core.paging import Page, page_by_position
 from plaza.core.pictures import ITEM, Pictures, PictureUse, decode_pictures, encode_pictures
 from plaza.core.sql import Sql
 from plaza.core.sql_events import add_events
+from plaza.core.sql_idempotency import insert_once
 from plaza.core.sql_paging import ids_in_table, newest_ids
 from plaza.shop.events import STREAM, ItemCreated, ItemUpdated
 from plaza.shop.model import (
@@ -81,24 +82,21 @@ class Items:
         self._clock = clock
         self._pictures = pictures
 
-    async def create(self, new: NewItem, operation: str, actor: Actor = API, *, origin: str = "") -> Item:
+    async def create(self, new: NewItem, operation: str | None, actor: Actor = API, *, origin: str = "") -> Item:
         """Create an item. The same operation returns the same item. `origin` is that of the event."""
         values = {
             "name": clean_name(new.name),
             "description": new.description,
             "price": hundredths(new.price),
             "qty": new.qty,
-            "operation": operation,
             "version": 1,
+            "created_ms": self._clock.now_ms(),
         }
         async with self._sql.begin() as tx:
             values["media"] = await self._adopt(tx, actor, new.media)
-            statement = self._sql.insert(ITEMS).values(values).on_conflict_do_nothing(index_elements=["operation"])
-            row = (await tx.execute(statement.returning(ITEMS))).one_or_none()
-            if row is None:
-                row = (await tx.execute(select(ITEMS).where(ITEMS.c.operation == operation))).one()
-            else:
-                await add_events(tx, STREAM, [ItemCreated(row.id)], self._clock.now_ms(), origin)
+            row, is_new = await insert_once(self._sql, tx, ITEMS, values, operation)
+            if is_new:
+                await add_events(tx, STREAM, [ItemCreated(row.id)], row.created_ms, origin)
             await self._add_use(tx, row.id, new.media)
         data = row_data(row)
         await self.rows.put(str(row.id), data)

@@ -20,6 +20,9 @@ _IDS_OF_BUYER = newest_ids(ORDERS.c.id, _HAS_BUYER)
 _ALL_OF_BUYER = select(ORDERS).where(_HAS_BUYER).order_by(ORDERS.c.id)
 _BY_IDS = select(ORDERS).where(ORDERS.c.id.in_(bindparam("ids", expanding=True)))
 _BY_CART = select(ORDERS).where(ORDERS.c.cart == bindparam("cart"))
+_BY_OPERATION = select(ORDERS).where(
+    ORDERS.c.operation == bindparam("operation"), ORDERS.c.created_ms > bindparam("since_ms")
+)
 _LINES_OF = select(LINES).where(LINES.c.order_id.in_(bindparam("orders", expanding=True))).order_by(LINES.c.item_id)
 
 
@@ -32,6 +35,13 @@ class OrderHistory:
     async def find_by_cart(self, cart: str) -> Order | None:
         """Return the order of a cart, if it was ordered."""
         orders = await self._with_lines(await self._sql.fetch_all(_BY_CART, cart=cart))
+        return orders[0] if orders else None
+
+    async def find_by_operation(self, operation: str, since_ms: int) -> Order | None:
+        """Return the order that a checkout created since a time, if it did."""
+        orders = await self._with_lines(
+            await self._sql.fetch_all(_BY_OPERATION, operation=operation, since_ms=since_ms)
+        )
         return orders[0] if orders else None
 
     async def page(self, visit: Visit, page: Page) -> OrdersPage:

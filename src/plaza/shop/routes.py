@@ -55,7 +55,7 @@ _CREDENTIALS = ("authorization", "x-authorization", "x-access-token", "x-api-key
 )
 async def create_item(actor: Actor, body: NewItem, request: Request, items: Items) -> Item:
     """Create an item. Its price is a decimal as text."""
-    return await items.create(body, request.operation, actor)
+    return await items.create(body, request.row_operation, actor)
 
 
 @route.patch(
@@ -127,7 +127,7 @@ async def remove_cart_item(id: ItemId, request: Request, sessions: Sessions, car
 )
 async def check_out(request: Request, sessions: Sessions, checkout: Checkout) -> Response[Order]:
     """Order the cart at current prices. One cart makes one order; 409 if there is not enough stock."""
-    visit, order = await checkout.check_out(client_from(request))
+    visit, order = await checkout.check_out(client_from(request), request.row_operation)
     return session_response(request, sessions, visit, order)
 
 

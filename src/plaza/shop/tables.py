@@ -27,6 +27,7 @@ ITEMS = Table(
     ),  # the id of the request that created it: a repeated request creates no second item
     Column("version", BigInteger, nullable=False),  # rises with every change, so that caches know which copy is newer
     Column("media", Text),  # JSON: its pictures; null if none
+    Column("created_ms", BigInteger),  # null if it is older than this column
     CheckConstraint("qty >= 0", name="qty"),
     CheckConstraint("price >= 0", name="price"),
 )
@@ -38,6 +39,8 @@ ORDERS = Table(
     Column("buyer", String(60), nullable=False),  # `user:<username>` or `guest:<session id>`
     Column("created_ms", BigInteger, nullable=False),
     Column("total", BigInteger, nullable=False),
+    Column("operation", String(64)),  # the checkout that created it: a repeated one creates no second order
+    Index("uq_shop_orders_operation", "operation", unique=True),
     Index(None, "buyer", "id"),
 )
 LINES = Table(

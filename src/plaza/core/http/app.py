@@ -267,7 +267,7 @@ class App:
         own: list[EncodedResponse] = []
 
         async def run(operation: str) -> BufferedResponse:
-            request.operation = operation
+            request.operation, request.row_operation = operation, keyed.row_operation
             try:
                 response = bound.encode(await self._run_handler(request, bound))
             except Exception as error:

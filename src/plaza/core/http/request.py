@@ -35,6 +35,7 @@ class Request:
         "path_values",
         "query",
         "request_id",
+        "row_operation",
         "scope",
         "streams",
         "template",
@@ -64,6 +65,8 @@ class Request:
         self._proxies = proxies
         self._address: str | None = None
         self._operation: str | None = None
+        # With an `Idempotency-Key`: the id by which a row in SQL detects a repetition (`sql_idempotency.py`).
+        self.row_operation: str | None = None
 
     @property
     def operation(self) -> str:
