@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ from plaza.core.admin_mfa import AdminMfa
 from plaza.core.api_keys import ApiKeys
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
+from plaza.core.clock_steps import ClockSteps, observe_latest
 from plaza.core.domain import Core, Domain, Parts, build_domains
 from plaza.core.domain_selection import installed_domains, require_personal_data, selected_domains
 from plaza.core.encryption import FieldEncryption
@@ -60,6 +62,7 @@ from plaza.keyspace.audit import Auditor, Audits
 from plaza.keyspace.audit.keys import CATALOGUE as AUDIT_KEYS
 from plaza.keyspace.browser import KeyBrowser
 from plaza.keyspace.document_guard import document_guard
+from plaza.keyspace.lifetimes import cut_lifetimes
 from plaza.keyspace.proxy import execution
 from plaza.keyspace.proxy import routes as proxy
 from plaza.keyspace.proxy.service import Proxy
@@ -226,10 +229,17 @@ def _worker(
     streams = {domain.name for domain in domains if domain.events} | {consumer.stream for consumer in consumers}
     timers = [timer for part in parts for timer in part.timers]
     timers += services[EventTrimming].timers(sorted(streams), consumers)
+    timers.append(_clock_steps(core, parts, services[Audits].auditor).timer())
     loops = {name: loop for part in parts for name, loop in part.worker_loops.items()}
     if demo is not None:
         loops["demo"] = demo.turn
     return Worker(core.functions, timers, consumers, loops, explain=services[WrongTypeReporter].explain)
+
+
+def _clock_steps(core: Core, parts: Sequence[Parts], auditor: Auditor) -> ClockSteps:
+    lifetimes = partial(cut_lifetimes, core.functions, auditor.families)
+    handlers = [handler for part in parts for handler in part.on_clock_set_back]
+    return ClockSteps(core.valkey, core.clock, [*handlers, lifetimes])
 
 
 @asynccontextmanager
@@ -238,6 +248,7 @@ async def _opened(settings: Settings, domains: Sequence[Domain], guard: str = ""
     clock = Clock()
     async with AsyncExitStack() as stack:
         valkey = await stack.enter_async_context(open_connection(settings.valkey_url))
+        await observe_latest(valkey, clock)
         revocations = Revocations(valkey, clock=clock)
         api_keys = ApiKeys(valkey, clock)
         sessions = ended_sessions(valkey, clock)

@@ -55,6 +55,15 @@ async def test_a_code_works_once_also_for_simultaneous_logins(ana: Account, http
     assert sorted(response.status_code for response in responses) == [200] + [401] * 9
 
 
+async def test_codes_work_after_the_clock_was_set_back(ana: Account, http: httpx.AsyncClient, plaza: Plaza) -> None:
+    totp, _ = await enable(ana)
+    last = int(await plaza.core.valkey.call("HGET", ACCOUNT_MFA("ana"), "last_step"))
+    await plaza.core.valkey.call("HSET", ACCOUNT_MFA("ana"), "last_step", last + 120)
+    code = _code(totp)
+    assert (await login(http, code)).status_code == 200
+    is_problem(await login(http, code), 401, "wrong_code")
+
+
 @ON_BOTH
 async def test_a_recovery_code_works_once(ana: Account, http: httpx.AsyncClient) -> None:
     _, codes = await enable(ana)

@@ -19,6 +19,7 @@ from plaza.caching.row_cache import RowCache
 from plaza.caching.row_store import DUE_LEASE_SECONDS, RowData
 from plaza.caching.standalone import connect
 from plaza.core.clock import ManualClock
+from plaza.core.due_times import make_all_due
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.core.paging import Page
@@ -100,6 +101,19 @@ async def test_a_delay_of_zero_or_less_removes_a_row(
     assert await redis_client.exists(CACHED_ROW("1")) == 0
     assert await redis_client.zscore(ROW_DELAYS(), "1") is None
     assert await redis_client.zscore(ROW_SCHEDULE(), "1") is None
+
+
+async def test_rows_are_copied_after_the_clock_was_set_back(
+    rows: RowCache, table: Table, clock: ManualClock, redis_client: Any, valkey: Valkey
+) -> None:
+    table.put("1", qty=1)
+    await rows.schedule("1", 10)
+    await rows.worker.copy_due()
+    clock.advance(seconds=-3600)
+    table.put("1", qty=2)
+    await make_all_due(valkey, ROW_SCHEDULE(), clock.now_s())
+    await rows.worker.copy_due()
+    assert json.loads(await redis_client.get(CACHED_ROW("1")))["qty"] == 2
 
 
 async def test_another_service_can_schedule_a_row_by_the_documented_keys(

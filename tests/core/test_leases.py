@@ -66,6 +66,17 @@ async def test_a_waiting_caller_gets_the_lease_next(leases: Leases) -> None:
     assert sorted(order[::2]) == [0, 1, 2, 3, 4]
 
 
+async def test_a_lease_does_not_last_longer_because_the_clock_was_set_back(
+    leases: Leases, redis_client: Any, valkey: Valkey
+) -> None:
+    """Valkey stores when a lease expires. After a step back that is an hour away."""
+    await redis_client.set(core.LEASE("tidy"), "1", ex=3630)
+    with pytest.raises(LeaseHeld):
+        async with leases.hold("tidy"):
+            pass
+    assert 0 < await redis_client.pttl(core.LEASE("tidy")) <= 30_000
+
+
 @pytest.mark.parametrize("left_ms", [0, 20, 300])
 async def test_a_caller_gets_a_lease_that_expires_while_it_waits(
     leases: Leases, redis_client: Any, left_ms: int

@@ -110,6 +110,17 @@ async def test_a_silent_viewer_has_left_when_the_window_has_passed(
     assert [viewing.under_way async for viewing in viewing_sessions.iterate("E1")] == [False]
 
 
+def test_heartbeats_are_accepted_after_the_clock_was_set_back(clock: ManualClock) -> None:
+    throttle, quota = HeartbeatThrottle(clock), Quota(3, 60)
+    throttle.take("ana", quota)
+    clock.advance(seconds=-3600)
+    throttle.take("ana", quota)
+    throttle.take("ana", quota)
+    with pytest.raises(TooFast) as refused:
+        throttle.take("ana", quota)
+    assert refused.value.retry_after == pytest.approx(20)
+
+
 def test_heartbeats_are_limited_and_the_quota_refills(clock: ManualClock) -> None:
     throttle, quota = HeartbeatThrottle(clock), Quota(3, 60)
     for _ in range(3):

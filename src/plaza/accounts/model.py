@@ -17,6 +17,9 @@ from plaza.core.passkey_credentials import NewPasskeyCredential
 from plaza.core.security_log import LogKind
 from plaza.core.validation_messages import described_pattern
 
+# A code of the step before or after is accepted: phones' clocks differ, and typing takes time.
+TOTP_STEPS_AROUND: Final = 1
+
 # RFC 5321 allows 254 characters. Anything stricter than "one @, no spaces" refuses real addresses; the mail decides.
 _ADDRESS: Final = re.compile(r"[^@\s\x00-\x1f\x7f]{1,64}@[^@\s\x00-\x1f\x7f]{1,189}")
 

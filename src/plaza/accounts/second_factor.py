@@ -8,7 +8,7 @@ from typing import Final
 import pyotp
 
 from plaza.accounts.keys import ACCOUNT_MFA
-from plaza.accounts.model import MfaStatus, NotEnrolled, TotpEnrolment, digest
+from plaza.accounts.model import TOTP_STEPS_AROUND, MfaStatus, NotEnrolled, TotpEnrolment, digest
 from plaza.accounts.recovery_codes import new_recovery_codes, recovery_digests
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
@@ -17,8 +17,6 @@ from plaza.core.encryption import EncryptedFields, Encryption, Undecryptable
 from plaza.core.functions import Functions
 
 STEP_SECONDS: Final = 30
-# A code of the step before or after is accepted: phones' clocks differ, and typing takes time.
-STEPS_AROUND: Final = 1
 _CONTEXT: Final = "totp"
 
 
@@ -108,7 +106,7 @@ class SecondFactors:
         except Undecryptable:
             return None  # the data key was lost or the value damaged: a recovery code still works
         now = int(self._clock.now_s()) // STEP_SECONDS
-        for step in range(now - STEPS_AROUND, now + STEPS_AROUND + 1):
+        for step in range(now - TOTP_STEPS_AROUND, now + TOTP_STEPS_AROUND + 1):
             if secrets.compare_digest(totp.generate_otp(step).encode(), code.encode()):
                 return step
         return None

@@ -135,11 +135,15 @@ class Auth:
         """
         return max(self._clock.now_ms(), self.revocations.token_revoked_ms(username) + 1)
 
+    def revocation_time_ms(self, username: str) -> int:
+        """The time for a revocation: no token of the user is later, also if the clock was set back since."""
+        return self.revocations.next_ms(username)
+
     def issue(self, username: str, role: Role, *, issued_ms: int | None = None, **claims: Any) -> str:
         """A new access token with `user_id`, `username`, `role`, `iat`, `exp` and further claims such as `groups`."""
         if issued_ms is None:
             issued_ms = self.issue_time_ms(username)
-        return self._tokens.issue(username, role, issued_ms, claims)
+        return self._tokens.issue(username, role, issued_ms, claims, self._clock.now_ms())
 
     async def revoke_access_tokens(self, username: str, at_ms: int) -> None:
         """Make the access tokens issued up to a time void; sessions stay. One round trip. See `revoke_tokens`."""
@@ -169,7 +173,7 @@ class Auth:
             # Redis clients over HTTP can only send a Bearer token, so an API key is accepted there too.
             if may_be_key and (actor := self._api_key_actor(token)) is not None:
                 return actor
-            verified = VerifiedToken.from_claims(self._tokens.read(token, self._clock.now_s()))
+            verified = VerifiedToken.from_claims(self._tokens.read(token, self._clock.latest_ms() / 1000))
         else:
             self._verified.move_to_end(token)
         if verified.expires_s <= self._clock.now_s():

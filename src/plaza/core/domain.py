@@ -19,6 +19,7 @@ from plaza.core.account_sessions import SessionList
 from plaza.core.auth import Actor, Auth
 from plaza.core.clients import UNKNOWN_CLIENT, ClientInfo
 from plaza.core.clock import Clock
+from plaza.core.clock_steps import OnSetBack
 from plaza.core.encryption import EncryptedFields
 from plaza.core.errors import Unauthenticated
 from plaza.core.events import Consumer, EventData
@@ -229,6 +230,8 @@ class Parts:
     topic_sources: Sequence[TopicSource] = ()
     inspectors: Sequence[Inspector] = ()  # audit checks against data outside Valkey
     encrypted: Sequence[EncryptedFields] = ()
+    # Make due what was stored with a later time than now, after a clock was set back.
+    on_clock_set_back: Sequence[OnSetBack] = ()
     # Called before the connections close.
     on_close: Sequence[Callable[[], None]] = ()
 

@@ -14,10 +14,19 @@ local function give_lease(lease, fence_key, lease_ms)
   return token
 end
 
+-- Returns the ms until a lease expires, or -2 if no process has it. Valkey's clock may have been set back since it was
+-- taken: then it would last longer by that.
+local function lease_left(lease, lease_ms)
+  local left = redis.call('PTTL', lease)
+  if left <= tonumber(lease_ms) then return left end
+  redis.call('PEXPIRE', lease, lease_ms)
+  return tonumber(lease_ms)
+end
+
 -- jobs_lease: take a lease that no process has.
 -- KEYS lease, fence   ARGV lease_ms   Reply {token}, or {'', ms until it expires}
 command('lease', function(keys, args)
-  local left = redis.call('PTTL', keys[1])
+  local left = lease_left(keys[1], args[1])
   if left ~= -2 then return {'', left} end
   return {give_lease(keys[1], keys[2], args[1])}
 end)
@@ -51,7 +60,7 @@ end
 command('start', function(keys, args)
   local lease, fence_key, job = keys[1], keys[2], keys[3]
   local t, every, retry = now(args[1]), tonumber(args[3]), tonumber(args[4])
-  local left = redis.call('PTTL', lease)
+  local left = lease_left(lease, args[2])
   if left ~= -2 then return {'', left} end
   local known = redis.call('HMGET', job, 'state', 'next_at')
   local due = finite(known[2], t) -- an operator may have written anything

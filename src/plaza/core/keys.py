@@ -172,6 +172,16 @@ LIBRARIES = Key(
     read=KeyAccess.ADMIN,
 )
 
+CLOCKS = Key(
+    "plaza:clocks",
+    "hash",
+    "The times that the clocks last showed, so that a worker notices if one was set back.",
+    contains="`service`, `valkey <number>`, or `latest` for the latest of all → Unix milliseconds",
+    element_regex="service|latest|valkey [0-9]+",
+    value_regex="<ms>",
+    read=KeyAccess.ADMIN,
+)
+
 API_KEYS = Key(
     "api-keys",
     "hash",

@@ -95,11 +95,12 @@ end
 -- `age_ms` is much longer than PROJECTION_MS, so no update of such a caller can still arrive: apply() rejects it.
 local function recover(keys, args)
   local pending, slot, op = keys[1], keys[2], args[1]
-  local oldest, todo, subjects, has_events = clock_ms() - tonumber(args[2]), {}, {}, false
+  local at, todo, subjects, has_events = clock_ms(), {}, {}, false
   local fields = redis.call('HGETALL', pending)
   for i = 1, #fields, 2 do
     local entry = fields[i + 1]:sub(1, 1) == '{' and cjson.decode(fields[i + 1])
-    if entry and entry.at <= oldest then
+    -- An entry of the future was written before the clock was set back.
+    if entry and (entry.at <= at - tonumber(args[2]) or entry.at > at + 1000) then
       redis.call('HDEL', pending, fields[i])
       has_events = has_events or entry.events
       for _, update in ipairs(entry.todo) do add_once(todo, subjects, update) end

@@ -107,8 +107,15 @@ class Revocations:
 
     async def revoke(self, username: str) -> int:
         """Make all tokens and sessions that a user has now void, in every process. One round trip."""
-        # Later than any token of the user: one issued after the last revocation may be dated just after that.
-        return await self.add(username, max(self._clock.now_ms(), self.token_revoked_ms(username) + 1))
+        return await self.add(username, self.next_ms(username))
+
+    def next_ms(self, username: str) -> int:
+        """The time of a revocation now: no token of the user is later. No I/O.
+
+        A token issued after the last revocation may be dated just after that. If the clock was set back, the tokens
+        issued before are dated later than now.
+        """
+        return max(self._clock.latest_ms(), self.token_revoked_ms(username) + 1)
 
     async def revoke_access_tokens(self, username: str, at_ms: int) -> int:
         """Make the access tokens that were issued up to a time void, in every process. One round trip."""
@@ -119,7 +126,7 @@ class Revocations:
         assert self._valkey is not None
         await self._valkey.call("ZADD", self._key(), "GT", at, member)
         self._own[member] = at
-        self._put(self._revoked_ms, member, at)
+        _put(self._revoked_ms, member, at)
         return at
 
     def _invalidated(self, keys: list[str] | None) -> None:
@@ -167,7 +174,7 @@ class Revocations:
             page = ("LIMIT", offset, self._page_size, "WITHSCORES")
             rows = await self._valkey.call("ZRANGE", self._key(), since, "+inf", "BYSCORE", *page)
             for username, score in rows:
-                self._put(self._revoked_ms, username, _as_ms(score))
+                _put(self._revoked_ms, username, _as_ms(score))
             offset, found = offset + self._page_size, len(rows)
         return size
 
@@ -187,12 +194,12 @@ class Revocations:
             self._needs_full_read = True
             raise
         for username, at in self._own.items():
-            self._put(fresh, username, at)
+            _put(fresh, username, at)
         self._revoked_ms = fresh
 
-    @staticmethod
-    def _put(into: dict[str, int], username: str, at: int) -> None:
-        into[username] = max(at, into.get(username, NOT_REVOKED))
+
+def _put(into: dict[str, int], username: str, at: int) -> None:
+    into[username] = max(at, into.get(username, NOT_REVOKED))
 
 
 def _as_ms(score: str | float) -> int:

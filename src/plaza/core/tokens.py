@@ -103,18 +103,22 @@ class Tokens:
             self._verifiers.append(read_public_key(public_key))
         self._jws = jwt.PyJWS()
 
-    def issue(self, username: str, role: Role, at_ms: int, more: dict[str, Any]) -> str:
-        """A token that is valid for `ACCESS_TOKEN_SECONDS` from `at_ms`."""
+    def issue(self, username: str, role: Role, at_ms: int, more: dict[str, Any], now_ms: int | None = None) -> str:
+        """A token that is valid for `ACCESS_TOKEN_SECONDS` from `at_ms`, or from now if that is earlier."""
         if not is_username(username) or role not in ROLES:
             raise ValueError("a token needs a username and one of the roles")
         issued = at_ms // 1000
         identity = {"user_id": username, "username": username, "role": role}
-        times = {"iat": issued, "iat_ms": at_ms, "exp": issued + ACCESS_TOKEN_SECONDS}
+        valid_from = at_ms if now_ms is None else min(at_ms, now_ms)
+        times = {"iat": issued, "iat_ms": at_ms, "exp": valid_from // 1000 + ACCESS_TOKEN_SECONDS}
         payload = msgspec.json.encode({**more, **identity, **times})
         return self._jws.encode(payload, self._secret, algorithm="HS256", headers={"typ": "JWT"})
 
-    def read(self, token: str, now: float) -> Claims:
-        """The claims of a token that is valid at `now` (Unix seconds). Raises `Unauthenticated` otherwise."""
+    def read(self, token: str, latest: float) -> Claims:
+        """The claims of a token that was issued up to a time (Unix seconds). Raises `Unauthenticated` otherwise.
+
+        It may have expired. `latest` is later than now if the clock was set back: the tokens from before stay valid.
+        """
         if len(token) > MAX_TOKEN_CHARACTERS:
             raise invalid()
         try:
@@ -128,9 +132,9 @@ class Tokens:
         if not is_username(claims.username):
             raise invalid()
         # Plaza has no audience name, so a token with an audience is for another service (RFC 7519, 4.1.3).
-        if claims.aud is not None or claims.iat > now + MAX_CLOCK_SKEW_SECONDS:
+        if claims.aud is not None or claims.iat > latest + MAX_CLOCK_SKEW_SECONDS:
             raise invalid()
-        if claims.nbf is not None and claims.nbf > now + MAX_CLOCK_SKEW_SECONDS:
+        if claims.nbf is not None and claims.nbf > latest + MAX_CLOCK_SKEW_SECONDS:
             raise invalid()
         return claims
 

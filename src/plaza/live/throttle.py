@@ -18,16 +18,16 @@ class HeartbeatThrottle:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._refilled_at: dict[str, float] = {}  # when a subject's quota is full again, Unix seconds
+        self._refilled_at: dict[str, float] = {}  # when a subject's quota is full again, monotonic seconds
 
     def wait_seconds(self, subject: str, quota: Quota) -> float:
         """Return the seconds until the subject may take one more; 0 or less if it may now."""
-        now = self._clock.now_s()
+        now = self._clock.monotonic_s()
         return max(self._refilled_at.get(subject, now), now) + quota.seconds / quota.count - now - quota.seconds
 
     def take(self, subject: str, quota: Quota) -> None:
         """Count one heartbeat, or raise `TooFast`."""
-        now, wait = self._clock.now_s(), self.wait_seconds(subject, quota)
+        now, wait = self._clock.monotonic_s(), self.wait_seconds(subject, quota)
         refilled_at = max(self._refilled_at.get(subject, now), now) + quota.seconds / quota.count
         if wait > 0:
             raise TooFast("Too many heartbeats. Wait for `next_heartbeat_ms`.", retry_after=max(1.0, wait))

@@ -66,7 +66,7 @@ class AccountDeletion:
     async def _begin(self, name: str, *, without_profile: bool = False) -> int:
         """Delete profile and credentials and mark the account; return the number of posts to delete."""
         keys = [k.USER(name), k.USER_LEAVING(name), k.USER_POSTS(name), k.USER_RENAMING(name)]
-        args = (name, self.auth.issue_time_ms(name), int(without_profile))
+        args = (name, self.auth.revocation_time_ms(name), int(without_profile))
         posts: int = await self.functions.run("social_begin_deletion", keys, *args)
         return posts
 

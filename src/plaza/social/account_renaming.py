@@ -126,7 +126,7 @@ class AccountRenaming:
 
     async def _revoke(self, names: Rename) -> None:
         keys = [k.AUTH_USER(names.old), k.USER_RENAMING(names.old)]
-        await self.functions.run("social_rename_revoke", keys, names.old, self.auth.issue_time_ms(names.old))
+        await self.functions.run("social_rename_revoke", keys, names.old, self.auth.revocation_time_ms(names.old))
         await self.auth.revoke_tokens(names.old)
 
     async def _copy_profile(self, names: Rename) -> None:

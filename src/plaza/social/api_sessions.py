@@ -38,6 +38,6 @@ class ApiSessions:
 
     async def end_all(self, username: str) -> None:
         """End all sessions and make every access token of a user void. Two round trips."""
-        at = self._auth.issue_time_ms(username)
+        at = self._auth.revocation_time_ms(username)
         await self._functions.run("social_sign_out", [AUTH_USER(username)], username, at)
         await self._auth.revoke_access_tokens(username, at)

@@ -157,7 +157,7 @@ class Credentials:
     async def set_password(self, username: str, password: str) -> None:
         """Set a user's password and end every session that refreshes tokens. One round trip."""
         hashed = await self._passwords.hash_new(password, username)
-        keys, at = [USER(username), AUTH_USER(username)], self._auth.issue_time_ms(username)
+        keys, at = [USER(username), AUTH_USER(username)], self._auth.revocation_time_ms(username)
         await self._functions.run("social_change_password", keys, "", hashed, "", "", username, at)
 
     async def actor(self, username: str) -> Actor | None:

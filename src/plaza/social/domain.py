@@ -137,7 +137,8 @@ def _build_last(
         core.settings.account_address,
     )
     export = AccountExport(provided.personal_data, provided.personal_files, credentials.log, clock)
-    return Parts([accounts, password_changes, deletion, renaming, export, jobs], timers=jobs.timers())
+    services = [accounts, password_changes, deletion, renaming, export, jobs]
+    return Parts(services, timers=jobs.timers(), on_clock_set_back=[jobs.make_all_due])
 
 
 ROUTES = [

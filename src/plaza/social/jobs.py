@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from plaza.core.clock import Clock
+from plaza.core.due_times import make_all_due
 from plaza.core.functions import Functions
 from plaza.core.leases import Lease
 from plaza.core.sequences import chunks
@@ -95,6 +96,10 @@ class SocialJobs:
                 )
             )
         return len(due)
+
+    async def make_all_due(self) -> None:
+        """Have all posts rescored: a clock was set back, so their scores and due times are those of a later time."""
+        await make_all_due(self.valkey, RANKING_DUE(), self.clock.now_ms())
 
     async def update_home_feeds(self) -> int:
         """Remove deleted posts from existing home feeds, then add new ones, for services that read them directly."""

@@ -87,7 +87,7 @@ class PasswordChanges:
         """Replace the password. Returns the profile, and the time up to which access tokens are void."""
         # Before the change, so that a crash leaves no session; after it, for a sign-in with the old password meanwhile.
         await self._end_browser_sessions(name)
-        at = self._auth.issue_time_ms(name)
+        at = self._auth.revocation_time_ms(name)
         keys = [USER(name), AUTH_USER(name)]
         reply: list[str] = await self._functions.run("social_change_password", keys, *args, name, at)
         await self._end_browser_sessions(name)

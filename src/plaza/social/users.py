@@ -146,7 +146,7 @@ class Users:
         The actor's stored role counts, not the token's claim: the claim may be older than a demotion.
         """
         await self._require_stored_admin(actor)
-        at = self.auth.issue_time_ms(name)
+        at = self.auth.revocation_time_ms(name)
         by_self = int(actor.name == name)
         changed, profile = await self.functions.run("social_change_role", [USER(name)], name, role, at, by_self)
         if changed:
@@ -171,7 +171,7 @@ class Users:
         The actor's stored role counts, as for `set_role`.
         """
         await self._require_stored_admin(actor)
-        by, at = actor.name if on else "", self.auth.issue_time_ms(name)
+        by, at = actor.name if on else "", self.auth.revocation_time_ms(name)
         reply = await self.functions.run("social_suspend", [USER(name), AUTH_USER(name)], name, by, at)
         if on:
             await self.auth.revoke_tokens(name)

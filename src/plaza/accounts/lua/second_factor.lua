@@ -37,11 +37,13 @@ local function drop_if_unused(mfa)
   return 0
 end
 
--- accounts_use_totp_step: accept a time step that is newer than the last one used, so that a code cannot be replayed.
+-- accounts_use_totp_step: accept a time step that is newer than the last one used, so that a code cannot be replayed. If the
+-- last one is far ahead, the clock was set back: otherwise no code would work until it has caught up.
 -- KEYS mfa   ARGV step   Reply 1 if accepted, else 0
 command('use_totp_step', function(keys, args)
   local last = tonumber(redis.call('HGET', keys[1], 'last_step') or 0)
-  if tonumber(args[1]) <= last or redis.call('HEXISTS', keys[1], 'totp_secret') == 0 then return 0 end
+  local is_used = tonumber(args[1]) <= last and last - tonumber(args[1]) <= 4 * TOTP_STEPS_AROUND
+  if is_used or redis.call('HEXISTS', keys[1], 'totp_secret') == 0 then return 0 end
   redis.call('HSET', keys[1], 'last_step', args[1])
   return 1
 end)

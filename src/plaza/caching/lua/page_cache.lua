@@ -31,7 +31,8 @@ end)
 command('claim_page', function(keys, args)
   local at = now(args[2])
   local fresh_until, lease = unpack(redis.call('HMGET', keys[2], 'until', 'lease'))
-  if lease and tonumber(lease) > at then return 'busy' end
+  -- A lease that ends later than a new one would was taken before the clock was set back.
+  if lease and tonumber(lease) > at and tonumber(lease) <= at + args[3] then return 'busy' end
   local is_fresh = fresh_until and tonumber(fresh_until) > at and redis.call('EXISTS', keys[1]) == 1
   if args[4] ~= '1' and is_fresh then return 'there' end
   redis.call('HSET', keys[2], 'busy', args[1], 'lease', text(at + args[3]), 'began', text(at))

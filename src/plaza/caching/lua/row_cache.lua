@@ -41,7 +41,8 @@ end)
 command('claim_row', function(keys, args)
   local at = now(args[2])
   local lease_until = (redis.call('HGET', keys[2], 'busy') or ''):match('^(%d+) ')
-  if lease_until and tonumber(lease_until) > at then return 'busy' end
+  -- A lease that ends later than a new one would was taken before the clock was set back.
+  if lease_until and tonumber(lease_until) > at and tonumber(lease_until) <= at + args[3] then return 'busy' end
   local why = read_row(keys[1], keys[2], at)[3]
   if why ~= 'expired' and why ~= 'missing' then return 'there' end
   redis.call('HSET', keys[2], 'busy', text(at + args[3]) .. ' ' .. args[1])

@@ -9,8 +9,9 @@
 -- entry in `viewers` says what Plaza last counted for a viewer: the *details* of their statistics member (everything
 -- after the viewer: '#address#group#…#country'), then one line per open place.
 --
--- Times are Unix milliseconds. A late heartbeat moves nothing back: every score is the larger of the two. Only leaving
--- lowers a score, to AWAY_MS before now, which no window contains.
+-- Times are Unix milliseconds. A late heartbeat moves nothing back: every score is the larger of the two. Leaving lowers a
+-- score, to AWAY_MS before now, which no window contains. So does a heartbeat that is earlier by more than a window: the
+-- clock was set back.
 
 -- The details of a viewer who has no statistics member.
 local NO_DETAILS = '###' .. UNKNOWN_COUNTRY
@@ -316,10 +317,9 @@ end
 
 -- The statistics of a time, as JSON. Returns also whether the additional keys follow all heartbeats of that time: if
 -- another service wrote some, they may not yet. Such viewers count for the unknown country.
--- `to` is nil for no upper bound.
 local function statistics(a, from, to, timestamp)
-  local viewers = redis.call('ZCOUNT', a.heartbeat, from, to or '+inf')
-  from, to = math.max(0, from), to or SCORE_SHIFT - 1
+  local viewers = redis.call('ZCOUNT', a.heartbeat, from, to)
+  from, to = math.max(0, from), math.min(to, SCORE_SHIFT - 1)
   local countries, counted = count_countries(a, from, to)
   if viewers > counted then
     countries[UNKNOWN_COUNTRY] = (countries[UNKNOWN_COUNTRY] or 0) + viewers - counted
@@ -358,6 +358,12 @@ local function open_slot(fields, info, at)
   end
 end
 
+-- The latest heartbeat that counts as alive. Clocks of processes differ by less than a window; later heartbeats were written
+-- before the clock was set back.
+local function alive_until(at, window)
+  return at + window
+end
+
 -- Writes a viewer's heartbeat. `old_details` are those counted so far, nil for a new viewer. Returns the new details and
 -- the groups that count. `v.opened` is set if the heartbeat opens a place; a cluster's session does not know that.
 local function write_heartbeat(a, v, old_details)
@@ -371,6 +377,10 @@ local function write_heartbeat(a, v, old_details)
   local seen = v.at
   if redis.call('ZADD', a.heartbeat, 'GT', 'CH', seen, v.user) == 0 then
     seen = score_ms(a.heartbeat, v.user) or seen -- a late heartbeat: the later time stays
+    if seen > alive_until(v.at, v.min_window) then
+      seen = v.at
+      redis.call('ZADD', a.heartbeat, seen, v.user)
+    end
   end
   redis.call('ZADD', a.statistics, seen, v.user .. details)
   index_viewer(a, v.user, numbers, v.country, seen)
@@ -399,7 +409,7 @@ end
 -- Around a late one, no single window fits all viewers: then the peak is the larger of the counts at its own time and
 -- at the latest time.
 local function measure_peak(fields, a, info, at, window)
-  local alive = redis.call('ZCOUNT', a.heartbeat, at - window, '+inf')
+  local alive = redis.call('ZCOUNT', a.heartbeat, at - window, alive_until(at, window))
   if alive > info.peak then
     local peak, peak_at, latest = alive, at, latest_beat(a)
     if latest > at then

@@ -11,7 +11,7 @@ command('close', function(keys, args)
   local info, latest = read_info(a), latest_beat(a)
   info.min_window = tonumber(args[3])
   local window = window_at(info.window, at, info.min_window)
-  local _, complete = statistics(a, at - window, nil, at)
+  local _, complete = statistics(a, at - window, alive_until(at, window), at)
   if not complete and args[4] ~= '1' then return 0 end
   -- Heartbeats of other services open no slot.
   local latest_slot = math.floor(latest / SLOT_MS)

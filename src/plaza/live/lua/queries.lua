@@ -9,7 +9,7 @@ end
 query('alive', function(keys, args)
   local at = now(args[1])
   local since = alive_since(keys[2], at, tonumber(args[2]))
-  return {redis.call('ZCOUNT', keys[1], since, '+inf'), at - since}
+  return {redis.call('ZCOUNT', keys[1], since, alive_until(at, at - since)), at - since}
 end)
 
 -- seen_since: count the viewers who were there at any time since `from`.
@@ -36,7 +36,7 @@ end)
 query('statistics', function(keys, args)
   local a, at = read_audience(keys, 1), now(args[1])
   local since = alive_since(a.info, at, tonumber(args[2]))
-  local json, complete = statistics(a, since, nil, at)
+  local json, complete = statistics(a, since, alive_until(at, at - since), at)
   return {json, complete and 1 or 0, since}
 end)
 

@@ -102,9 +102,9 @@ local function is_own_home(home, state)
 end
 
 -- Another service may add posts of an earlier time, which reads do not merge. So a feed is built again after a while, also
--- if it is read all the time.
-local function is_old_home(built, at)
-  return at - finite(built, 0) > HOME_SECONDS * 1000
+-- if it is read all the time. And if the clock was set back since the last merge: what is posted now has an earlier time.
+local function is_old_home(built, upto, at)
+  return at - finite(built, 0) > HOME_SECONDS * 1000 or at < finite(upto, 0) - MERGE_OVERLAP_MS
 end
 
 local function cut_home(home, state)
@@ -148,7 +148,7 @@ command('home_open', function(keys, args)
   local built_from, upto, built_after, built = unpack(redis.call('HMGET', state, 'follows', 'upto', 'imported', 'built'))
   built_after = built_after or ''
   local is_current = built_from == follows and (not imported or built_after == last_import)
-  if not is_current or is_old_home(built, at) or not is_own_home(home, state) then
+  if not is_current or is_old_home(built, upto, at) or not is_own_home(home, state) then
     return {'build', follows, redis.call('ZREVRANGE', recent, 0, MAX_FOLLOWED_READ - 1), last_import}
   end
   local is_merged = explore and merge_explore(home, state, following, explore, at, tonumber(upto))
