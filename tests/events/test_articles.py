@@ -7,7 +7,7 @@ from typing import Any
 from plaza.app import Plaza
 from plaza.articles.comments import ArticleComments
 from plaza.articles.events import EVENTS
-from plaza.articles.model import Direction, NewArticle, NewArticleComment
+from plaza.articles.model import ArticleCommentEdit, Direction, NewArticle, NewArticleComment
 from plaza.articles.personal_data import ArticlesPersonalData
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
@@ -35,6 +35,9 @@ async def test_every_type_is_emitted(plaza: Plaza, redis_client: Any) -> None:
         ("article.commented", {**data, "comment": comment.id, "username": "ben"}),
         ("article.commented", {**data, "comment": reply.id, "username": "ana", "reply_to": comment.id}),
     )
+    for _ in range(2):
+        await comments.edit(BEN, comment.id, ArticleCommentEdit("Why not?"))
+    await recorder.expect(("article.comment_edited", {**data, "comment": comment.id, "username": "ben"}))
     await comments.delete(ANA, reply.id)
     deleted = {**data, "comment": reply.id, "username": "ana", "reply_to": comment.id}
     await recorder.expect(("article.comment_deleted", deleted))

@@ -17,7 +17,7 @@ from plaza.social.comments import Comments
 from plaza.social.engagements import Engagements
 from plaza.social.events import EVENTS
 from plaza.social.inbound_sync import CommentRecord, FollowRecord, InboundSync, MarkRecord, PostRecord
-from plaza.social.model import NewComment, NewPost, PostEdit, Profile, Registration
+from plaza.social.model import CommentEdit, NewComment, NewPost, PostEdit, Profile, Registration
 from plaza.social.posts import Posts
 from plaza.social.relations import Relations
 from plaza.social.users import Users
@@ -98,6 +98,9 @@ async def check_comments(plaza: Plaza, recorder: EventRecorder) -> None:
     comment = (await comments.create(BEN, post, NewComment(TEXT))).id
     data = {"comment": comment, "post": post, "author": "ana", "username": "ben"}
     await recorder.expect(("comment.created", data))
+    for _ in range(2):
+        await comments.edit(BEN, comment, CommentEdit(f"{TEXT}!"))
+    await recorder.expect(("comment.edited", {"comment": comment, "post": post, "username": "ben"}))
     await comments.delete(BEN, comment)
     await recorder.expect(("comment.deleted", data))
 

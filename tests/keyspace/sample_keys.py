@@ -37,6 +37,7 @@ _SAMPLE_IDS: Final = (
     "db_len",
     "recent_posts_for_category3",
     "follow:user:1",
+    "comment:5",
 )
 
 

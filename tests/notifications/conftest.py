@@ -3,46 +3,54 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from plaza.app import Plaza, running
+from plaza.app import DOMAINS, Plaza
 from plaza.core.events import TypeFilter
-from plaza.core.keyspace import Layout, use_layout
-from plaza.core.settings import Settings
 from plaza.notifications.jobs import BATCH_SIZE
+from plaza.notifications.library import LIBRARY
 from plaza.notifications.recorder import Recorder
-from tests.databases import with_tables
+from plaza.social import notification_source
+from tests.communities import CommunityClient, plaza_at
 from tests.event_reader import read_events
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
 
-API_KEY = "a key for the tests of notifications"
-
 # For a test that a cluster proves nothing more for.
 on_one_server = pytest.mark.parametrize("place", ["server"], indirect=True)
 
+# For a test that would need thousands of users or posts.
+at_most_ten = pytest.mark.parametrize("limits", [{"MAX_GROUPS": 10, "MAX_ACTORS": 10}])
+
 
 @pytest.fixture
-async def plaza(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[Plaza]:
-    settings = Settings(data_dir=with_tables(tmp_path), valkey_url=place.url, rate_limits=False, api_key=API_KEY)
-    async with running(settings) as plaza:
+def limits() -> Mapping[str, int]:
+    """Constants of the Lua library that a test lowers."""
+    return {}
+
+
+@pytest.fixture
+async def plaza(
+    place: Server | Cluster, tmp_path: Path, limits: Mapping[str, int], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Plaza]:
+    for name in limits.keys() & {"MAX_ACTORS"}:
+        monkeypatch.setattr(notification_source, name, limits[name])
+    library = replace(LIBRARY, constants={**LIBRARY.constants, **limits})
+    domains = [replace(each, library=library) if each.name == library.name else each for each in DOMAINS]
+    async with plaza_at(place, tmp_path, domains) as plaza:
         yield plaza
-    use_layout(Layout.PLAIN)
 
 
 @dataclass
-class NotifiedCommunity:
+class NotifiedCommunity(CommunityClient):
     """A client that acts as users. `tell` handles the events so far, as the consumers do."""
 
-    plaza: Plaza
-    http: httpx.AsyncClient
     redis: Any
     handled: dict[str, set[str]] = field(default_factory=dict)
 
@@ -50,19 +58,8 @@ class NotifiedCommunity:
     def recorder(self) -> Recorder:
         return self.plaza.get(Recorder)
 
-    async def request(self, method: str, path: str, by: str = "", body: Any = None, status: int = 200) -> Any:
-        headers = {}
-        if by:
-            token = self.plaza.core.auth.issue(by, "admin" if by == "root" else "user")
-            headers["authorization"] = f"Bearer {token}"
-        response = await self.http.request(method, path, json=body, headers=headers)
-        assert response.status_code == status, response.text
-        return response.json() if response.content else None
-
     async def users(self, *names: str) -> None:
-        records = [{"username": name} for name in names]
-        response = await self.http.post("/sync/users", json=records, headers={"x-api-key": API_KEY})
-        assert response.status_code == 200, response.text
+        await self.sync("users", *({"username": name} for name in names))
 
     async def post(self, by: str, content: str = "First light") -> str:
         return str((await self.request("POST", "/posts", by, {"content": content}, 201))["id"])

@@ -13,13 +13,14 @@ from plaza.notifications.keys import (
     NOTIFICATIONS,
     NOTIFICATIONS_DISMISSED,
     NOTIFICATIONS_UNREAD,
+    NOTIFIED,
 )
 from plaza.notifications.rebuild import NotificationRebuild
 from plaza.social.account_deletion import AccountDeletion
 from plaza.social.account_renaming import AccountRenaming
 from plaza.social.engagements import Engagements
 from plaza.social.keys import POST_LIKES
-from tests.notifications.conftest import API_KEY, NotifiedCommunity, on_one_server
+from tests.notifications.conftest import NotifiedCommunity, at_most_ten, on_one_server
 
 
 async def test_a_thousand_users_who_like_and_unlike_at_once_leave_what_the_likes_say(
@@ -57,25 +58,42 @@ async def test_a_thousand_users_who_like_and_unlike_at_once_leave_what_the_likes
 
 
 @on_one_server
+@at_most_ten
 async def test_a_group_beyond_the_exact_actors_still_counts_all(community: NotifiedCommunity) -> None:
-    names = [f"fan{number}" for number in range(1_004)]
-    await community.users("ana", *names[:900])
-    await community.users(*names[900:])
+    names = [f"fan{number}" for number in range(14)]
+    await community.users("ana", "ben", *names)
+    await community.request("POST", "/users/ben/mute", "ana")
     post = await community.post("ana")
     engagements = community.plaza.get(Engagements)
-    for name in names[:4]:
+    for name in (*names[:4], "ana", "ben"):
         await engagements.like(Actor(name, "user"), post)
     await asyncio.gather(*(engagements.like(Actor(name, "user"), post) for name in names[4:]))
     await community.tell()
     (told,) = await community.told("ana")
     actors = NOTIFICATION_ACTORS("ana", told["id"])
-    assert (told["count"], await community.redis.zcard(actors)) == (1_004, 1_000)
+    assert (told["count"], await community.redis.zcard(actors)) == (14, 10)
     await community.tell(replay=True)
-    assert (await community.told("ana"))[0]["count"] == 1_004
+    assert (await community.told("ana"))[0]["count"] == 14
     await community.unlike(post, names[0])  # one of those that only count
     await community.unlike(post, *names[-6:])
     await community.tell()
-    assert (await community.told("ana"))[0]["count"] == await community.redis.zcard(actors) == 997
+    assert (await community.told("ana"))[0]["count"] == 7
+    assert set(await community.redis.zrange(actors, 0, -1)) == {"ben", *names[1:-6]}
+
+
+@on_one_server
+@at_most_ten
+async def test_of_too_many_groups_the_oldest_go_and_no_rebuild_tells_them_again(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben")
+    posts = [await community.post("ana", f"Number {number}") for number in range(25)]
+    for post in posts:
+        await community.like(post, "ben")
+    await community.tell()
+    expected = await snapshot(community, "ana")
+    assert set(expected) == {f"like:post:{post}:1" for post in posts[-10:]}
+    await community.plaza.get(NotificationRebuild).run_all()
+    assert await snapshot(community, "ana") == expected
+    assert await community.unread("ana") == 10
 
 
 @on_one_server
@@ -101,9 +119,7 @@ async def test_hidden_users_and_imports_are_not_told(community: NotifiedCommunit
     await community.like(post, "ben", "cid")
     await community.request("PUT", "/notifications/preferences", "ana", {"follow": False})
     await community.request("POST", "/users/ana/follow", "cid")
-    like = [{"username": "dora", "post_id": post}]
-    response = await community.http.post("/sync/likes", json=like, headers={"x-api-key": API_KEY})
-    assert response.status_code == 200
+    await community.sync("likes", {"username": "dora", "post_id": post})
     await community.tell()
     assert await community.told_about("ana") == [("like", post, ["cid"], 1)]
     await community.request("POST", "/users/cid/mute", "ana")
@@ -112,6 +128,28 @@ async def test_hidden_users_and_imports_are_not_told(community: NotifiedCommunit
     await community.request("DELETE", "/users/cid/mute", "ana")
     assert await community.unread("ana") == 1
     assert (await community.request("GET", "/notifications/preferences", "ana"))["follow"] is False
+
+
+@on_one_server
+async def test_a_rebuild_tells_nothing_that_was_refused(community: NotifiedCommunity) -> None:
+    """What was turned off is never told; what hidden users did shows when they are not hidden any more."""
+    await community.users("ana", "ben", "cid")
+    post = await community.post("ana")
+    await community.like(post, "ben")
+    await community.comment(post, "cid")
+    await community.tell()
+    await community.request("PUT", "/notifications/preferences", "ana", {"like": False})
+    await community.unlike(post, "ben")
+    await community.like(post, "ben", "cid")
+    await community.request("POST", "/users/cid/mute", "ana")
+    await community.comment(post, "cid", "Once more")
+    await community.tell()
+    assert await community.told_about("ana") == []
+    await community.request("PUT", "/notifications/preferences", "ana", {"like": True})
+    await community.request("DELETE", "/users/cid/mute", "ana")
+    assert await community.told_about("ana") == [("comment", post, ["cid"], 1)]
+    assert await community.plaza.get(NotificationRebuild).run_all() == 0
+    assert await community.told_about("ana") == [("comment", post, ["cid"], 1)]
 
 
 async def snapshot(community: NotifiedCommunity, name: str) -> dict[str, Any]:
@@ -178,12 +216,14 @@ async def test_renamed_users_keep_their_notifications_and_their_place_in_those_o
 async def test_a_deleted_account_leaves_nothing(community: NotifiedCommunity) -> None:
     await community.users("ana", "ben", "cid")
     post, other = await community.post("ana"), await community.post("ben", "For @cid")
+    mine = await community.post("cid", "For @ana")
     await community.like(post, "ben", "cid")
     await community.comment(other, "ana")
     await community.request("POST", "/users/ana/follow", "ben")
     await community.tell()
-    (dismissed,) = [each for each in await community.told("ana") if each["type"] == "follow"]
-    await community.request("DELETE", f"/notifications/{dismissed['id']}", "ana", status=204)
+    assert await community.redis.zrange(NOTIFIED(f"post:{mine}"), 0, -1) == [f"post:{mine} mention ana"]
+    for id in [each["id"] for each in await community.told("ana") if each["type"] in ("follow", "mention")]:
+        await community.request("DELETE", f"/notifications/{id}", "ana", status=204)
     exported = await community.request("GET", "/users/me/export", "ana")
     assert [set(each["actors"]) for each in exported["notifications"]["notifications"]] == [{"ben", "cid"}]
     await community.plaza.get(AccountDeletion).delete(Actor("ben", "user"), "ben")
@@ -195,3 +235,4 @@ async def test_a_deleted_account_leaves_nothing(community: NotifiedCommunity) ->
     for key in (NOTIFICATIONS, NOTIFICATIONS_UNREAD, NOTIFICATION_GROUPS, NOTIFICATIONS_DISMISSED):
         for name in ("ana", "ben"):
             assert not await community.redis.exists(key(name))
+    assert not await community.redis.exists(NOTIFIED(f"post:{mine}"))

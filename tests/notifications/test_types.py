@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from plaza.keyspace.audit import REPAIR, Audits
-from plaza.notifications.keys import NOTIFICATION_ACTORS, NOTIFICATIONS, NOTIFICATIONS_UNREAD
+from plaza.notifications.keys import NOTIFICATION_ACTORS, NOTIFICATIONS, NOTIFICATIONS_UNREAD, NOTIFIED
+from plaza.social.account_renaming import AccountRenaming
 from plaza.social.keys import COMMENT
-from tests.notifications.conftest import API_KEY, NotifiedCommunity, on_one_server
+from tests.communities import API_KEY
+from tests.notifications.conftest import NotifiedCommunity, on_one_server
 from tests.waiting import eventually
 
 
@@ -33,13 +35,18 @@ async def test_mentions_are_told_once_and_follow_edits(community: NotifiedCommun
     assert await community.told_about("ana") == [("comment", post, ["dora", "ben"], 2)]
     assert await community.told_about("cid") == [("mention", comment, ["ben"], 1)]
     await community.request("PATCH", f"/posts/{post}", "ana", {"content": "With @dora"})
+    await community.request("PATCH", f"/comments/{comment}", "ben", {"content": "Ask @dora and @ana"})
+    await community.tell()
+    assert await community.unread("cid") == 0
+    assert {each[:2] for each in await community.told_about("dora")} == {("mention", comment), ("mention", post)}
     await community.request("DELETE", f"/comments/{reply}", "dora")
     await community.request("DELETE", f"/comments/{comment}", "ben")
     await community.tell()
     assert await community.told_about("ben") == []
+    assert await community.unread("dora") == 1
     assert await community.told_about("dora") == [("mention", post, ["ana"], 1)]
-    assert await community.told_about("cid") == []
-    assert await community.unread("cid") == 0
+    await community.tell(replay=True)
+    assert await community.told_about("dora") == [("mention", post, ["ana"], 1)]
 
 
 async def test_what_is_below_a_post_of_a_blocking_user_is_hidden(community: NotifiedCommunity) -> None:
@@ -49,18 +56,33 @@ async def test_what_is_below_a_post_of_a_blocking_user_is_hidden(community: Noti
     comment = await community.comment(post, "ben", "A secret for @cid")
     await community.tell()
     assert await community.told_about("cid") == []
-    await community.request("DELETE", "/users/cid/block", "ana")
+    assert await community.unread("cid") == 0
+    await community.plaza.get(AccountRenaming).rename("ana", "anouk")
+    await community.tell()
+    assert (await community.told_about("cid"), await community.unread("cid")) == ([], 0)
+    await community.request("DELETE", "/users/cid/block", "anouk")
     assert await community.told_about("cid") == [("mention", comment, ["ben"], 1)]
 
 
-async def test_a_list_counts_nothing_that_was_deleted(community: NotifiedCommunity) -> None:
-    await community.users("ana", "ben")
+async def test_nothing_below_a_banned_or_deleted_post_is_unread(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben", "cid")
     post = await community.post("ana", "With @ben")
+    comment = await community.comment(post, "cid", "For @ben")
+    await community.comment(post, "ben", "Thanks", reply_to=comment)
     await community.tell()
+    assert (await community.unread("ben"), await community.unread("cid")) == (2, 1)
+    await community.plaza.get(AccountRenaming).rename("ben", "bernd")
+    await community.request("PATCH", f"/posts/{post}/ban", "root")
+    await community.tell()
+    assert (await community.unread("bernd"), await community.unread("cid")) == (0, 0)
+    await community.request("DELETE", f"/posts/{post}/ban", "root")
+    await community.tell()
+    assert (await community.unread("bernd"), await community.unread("cid")) == (2, 1)
     await community.request("DELETE", f"/posts/{post}", "ana")
     await community.tell()
-    found = await community.request("GET", "/notifications", "ben")
-    assert (found["notifications"], found["unread"]) == ([], 0)
+    assert (await community.unread("bernd"), await community.unread("cid")) == (0, 0)
+    for root in (f"post:{post}", f"comment:{post}"):
+        assert not await community.redis.exists(NOTIFIED(root))
 
 
 async def test_mentions_follow_several_edits_at_once(community: NotifiedCommunity) -> None:
@@ -97,6 +119,10 @@ async def test_discussions_of_articles_are_told(community: NotifiedCommunity) ->
     assert await community.told_about("ana") == [("article_comment", str(id), ["cid", "ben"], 2)]
     assert await community.told_about("ben") == [("reply", first, ["cid"], 1)]
     assert await community.told_about("cid") == [("mention", first, ["ben"], 1)]
+    for text in ("For all", "For @cid"):
+        await community.request("PATCH", f"/article-comments/{first}", "ben", {"content": text})
+        await community.tell()
+        assert await community.unread("cid") == int("@" in text)
     await community.tell(replay=True)
     assert await community.told_about("ana") == [("article_comment", str(id), ["cid", "ben"], 2)]
     await community.request("DELETE", f"/article-comments/{second}", "cid")
@@ -105,6 +131,7 @@ async def test_discussions_of_articles_are_told(community: NotifiedCommunity) ->
     assert await community.told_about("ben") == []
     await community.request("DELETE", f"/articles/{id}", "ana")
     await community.tell()
+    assert await community.unread("cid") == 0
     assert await community.told_about("ana") == await community.told_about("cid") == []
 
 

@@ -10,45 +10,22 @@ from typing import Any
 import httpx
 import pytest
 
-from plaza.app import Plaza, running
-from plaza.core.keyspace import Layout, use_layout
-from plaza.core.settings import Settings
+from plaza.app import Plaza
 from plaza.search.rebuild import IndexRebuild
-from tests.databases import with_tables
+from tests.communities import CommunityClient, plaza_at
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server
-
-API_KEY = "a key for the tests of search"
 
 
 @pytest.fixture
 async def plaza(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[Plaza]:
-    settings = Settings(data_dir=with_tables(tmp_path), valkey_url=place.url, rate_limits=False, api_key=API_KEY)
-    async with running(settings) as plaza:
+    async with plaza_at(place, tmp_path) as plaza:
         yield plaza
-    use_layout(Layout.PLAIN)
 
 
 @dataclass
-class SearchCommunity:
+class SearchCommunity(CommunityClient):
     """A client that acts as users, and reads the search."""
-
-    plaza: Plaza
-    http: httpx.AsyncClient
-
-    async def request(self, method: str, path: str, by: str = "", body: Any = None, status: int = 200) -> Any:
-        auth = self.plaza.core.auth
-        headers = {}
-        if by:
-            token = auth.issue(by, "admin") if by == "root" else auth.issue(by, "user")
-            headers["authorization"] = f"Bearer {token}"
-        response = await self.http.request(method, path, json=body, headers=headers)
-        assert response.status_code == status, response.text
-        return response.json()
-
-    async def sync(self, kind: str, *records: dict[str, Any]) -> None:
-        response = await self.http.post(f"/sync/{kind}", json=records, headers={"x-api-key": API_KEY})
-        assert response.status_code == 200, response.text
 
     async def index(self) -> None:
         """Index everything, as the consumers of events would."""

@@ -130,8 +130,9 @@ class ArticleComments:
     async def edit(self, actor: Actor, id: str, edit: ArticleCommentEdit) -> ArticleComment:
         """Change the text of the caller's comment; the old text is kept. Three round trips."""
         article, note = split_id(id)
-        keys = [ARTICLE_COMMENT(article, note), ARTICLE_COMMENT_EDITS(article, note)]
-        await self._functions.run("articles_edit_comment", keys, actor.name, edit.content, self._clock.now_ms())
+        keys = [ARTICLE(article), ARTICLE_COMMENT(article, note), ARTICLE_COMMENT_EDITS(article, note)]
+        args = (article, note, actor.name, edit.content, self._clock.now_ms())
+        await self._functions.run("articles_edit_comment", keys, *args)
         return await self.get(actor, id)
 
     async def delete(self, actor: Actor, id: str) -> DeletedArticleComment:

@@ -38,6 +38,14 @@ class ArticleCommented(ArticleEvent):
     reply_to: Annotated[str | None, Meta(description="Id of the comment that it replies to.")] = None
 
 
+class ArticleCommentEdited(ArticleEvent):
+    """The text of a comment on an article was changed."""
+
+    type: ClassVar[str] = "article.comment_edited"
+    comment: Annotated[str, Meta(description="Id of the comment.")]
+    username: Annotated[str, Meta(description="Username of the comment's author.")]
+
+
 class ArticleCommentDeleted(ArticleEvent):
     """A comment on an article was deleted, but not the article."""
 
@@ -53,4 +61,4 @@ class ArticleDeleted(ArticleEvent):
     type: ClassVar[str] = "article.deleted"
 
 
-EVENTS = (ArticlePosted, ArticleVoted, ArticleCommented, ArticleCommentDeleted, ArticleDeleted)
+EVENTS = (ArticlePosted, ArticleVoted, ArticleCommented, ArticleCommentEdited, ArticleCommentDeleted, ArticleDeleted)

@@ -17,27 +17,33 @@ from plaza.articles.keys import (
 )
 from plaza.core.events import Event
 from plaza.core.latest_comments import CommentSearch, latest_comments
-from plaza.core.mentions import mentions_in
 from plaza.core.notification_source import (
+    EVERYONE_TOLD,
     MAX_ACTORS,
     Absence,
     Activity,
     GroupName,
-    LatestActors,
+    NotificationSource,
     NotificationSubject,
     Recipients,
     excerpt,
+    mentioned_users,
 )
 from plaza.core.search_source import keys_in_sorted_set
 from plaza.core.valkey import Valkey
 
 
-class ArticleNotifications:
+class ArticleNotifications(NotificationSource):
     """Activities about articles and comments on them."""
 
     stream: Final = "articles"
     kinds: Final = ("article", "article_comment")
-    event_types: Final = ("article.commented", "article.comment_deleted", "article.deleted")
+    event_types: Final = (
+        "article.commented",
+        "article.comment_edited",
+        "article.comment_deleted",
+        "article.deleted",
+    )
 
     def __init__(self, valkey: Valkey, recipients: Recipients | None) -> None:
         self._valkey = valkey
@@ -48,26 +54,25 @@ class ArticleNotifications:
         found: list[Activity] = []
         for event in events:
             if event.type != "article.deleted":
-                found += await self._told_of(event.data, event.time)
+                edited = event.type == "article.comment_edited"
+                found += await self._told_of(event.data, event.time, edited=edited)
         return found
 
     async def ended(self, events: Sequence[Event]) -> list[GroupName]:
-        """Return the groups about deleted articles, and about deleted comments."""
+        """Return the groups about and below deleted articles, and about deleted comments."""
         groups: list[GroupName] = []
         for event in events:
             data = event.data
             if event.type == "article.deleted":
                 groups.append(GroupName(data["author"], "article_comment", f"article:{data['article']}"))
-            elif event.type == "article.comment_deleted" and data.get("username"):
-                groups.append(GroupName(data["username"], "reply", _comment_subject(data["comment"])))
+                groups.append(GroupName(EVERYONE_TOLD, "", f"article_comment:{data['article']}"))
+            elif event.type == "article.comment_deleted":
+                groups.append(GroupName(EVERYONE_TOLD, "", _comment_subject(data["comment"])))
         return groups
 
     async def times(self, activities: Sequence[Activity]) -> list[int | None]:
         """Return the actor's latest comment or reply; of a mention, the comment. A few round trips for each."""
         return [await self._time(one) for one in activities]
-
-    async def latest(self, group: GroupName, since_ms: int, until_ms: int | None) -> LatestActors | None:
-        return None
 
     async def describe(
         self, recipient: str, subjects: Sequence[tuple[str, str]]
@@ -100,8 +105,11 @@ class ArticleNotifications:
                 for note in found:
                     yield await self._told_of({"comment": f"{id}-{note}"}, 0)
 
-    async def _told_of(self, data: Mapping[str, Any], at_ms: int) -> list[Activity]:
-        """Return who may be told of a comment: the article's author, the user replied to, the users mentioned."""
+    async def _told_of(self, data: Mapping[str, Any], at_ms: int, *, edited: bool = False) -> list[Activity]:
+        """Return who may be told of a comment: the article's author, the user replied to, the users mentioned.
+
+        Of an edited one, also those who were told.
+        """
         article, note = split_id(data["comment"])
         author, (written_by, text), parent = await self._valkey.batch(
             [
@@ -120,14 +128,9 @@ class ArticleNotifications:
             other = await self._valkey.call("HGET", ARTICLE_COMMENT(article, parent), "username")
             groups += [GroupName(other, "reply", f"article_comment:{article}:{parent}")] if other else []
         subject = _comment_subject(data["comment"])
-        groups += [GroupName(name, "mention", subject) for name in await self._mentioned(text)]
+        mentioned = await mentioned_users(text, self._recipients)
+        groups += [GroupName(name, "mention", subject) for name in [*mentioned, *([EVERYONE_TOLD] if edited else [])]]
         return [Activity(group, actor, at_ms, note) for group in groups]
-
-    async def _mentioned(self, text: str | None) -> set[str]:
-        names = mentions_in(text or "")
-        if not names or self._recipients is None:
-            return set(names)
-        return set((await self._recipients.current_names(names)).values())
 
     async def _time(self, one: Activity) -> int | None:
         kind, article, *rest = one.group.subject.split(":")
@@ -156,7 +159,7 @@ class ArticleNotifications:
         other = await self._valkey.call("HGET", ARTICLE_COMMENT(article, parent), "username") if parent else None
         if created is None or written_by != one.actor or one.group.recipient in (author, other):
             return None
-        return int(created) if one.group.recipient in await self._mentioned(text) else None
+        return int(created) if one.group.recipient in await mentioned_users(text, self._recipients) else None
 
 
 def _note_in(article: str) -> Any:

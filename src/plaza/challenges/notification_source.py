@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from typing import Any, Final
 
 from sqlalchemy import and_, func, or_, select
 
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION
 from plaza.core.events import Event
-from plaza.core.mentions import mentions_in
 from plaza.core.notification_source import (
     MAX_ACTORS,
     Absence,
     Activity,
     GroupName,
     LatestActors,
+    NotificationSource,
     NotificationSubject,
     Recipients,
     excerpt,
+    mentioned_users,
 )
 from plaza.core.search_source import SCAN_BATCH
 from plaza.core.sql import Sql
 
 
-class ChallengeNotifications:
+class ChallengeNotifications(NotificationSource):
     """Activities about posts in challenges."""
 
     stream: Final = "challenges"
@@ -50,10 +51,6 @@ class ChallengeNotifications:
                 found.append(Activity(group, event.data["username"], event.time, renamed=event.origin == "rename"))
         return found
 
-    async def ended(self, events: Sequence[Event]) -> list[GroupName]:
-        """Posts are deleted with their author's account only."""
-        return []
-
     async def times(self, activities: Sequence[Activity]) -> list[int | None]:
         """Return when users reacted; of a mention, when the post was written. Two statements."""
         posts = await self._posts({_post_id(one.group.subject) for one in activities})
@@ -69,19 +66,24 @@ class ChallengeNotifications:
             return None
         if one.group.type == "challenge_reaction":
             return reactions.get((post.id, one.actor)) if post.username == one.group.recipient else None
-        is_told = post.username == one.actor and one.group.recipient in await self._mentioned(post.text)
+        is_told = post.username == one.actor and one.group.recipient in await mentioned_users(
+            post.text, self._recipients
+        )
         return int(post.created_ms) if is_told and await self._can_see(one.group.recipient, post.challenge_id) else None
 
-    async def latest(self, group: GroupName, since_ms: int, until_ms: int | None) -> LatestActors | None:
+    async def latest(
+        self, group: GroupName, since_ms: int, until_ms: int | None, uncounted: Set[str]
+    ) -> LatestActors | None:
         """Return the latest reactions. Two statements."""
         if group.type != "challenge_reaction":
             return None
         where = [REACTION.c.post_id == _post_id(group.subject), REACTION.c.created_ms >= since_ms]
         if until_ms is not None:
             where.append(REACTION.c.created_ms < until_ms)
+        counted = [*where, REACTION.c.username.not_in(list(uncounted))]
         newest = select(REACTION.c.username, REACTION.c.created_ms).where(*where)
         rows = await self._sql.fetch_all(newest.order_by(REACTION.c.created_ms.desc()).limit(MAX_ACTORS))
-        (total,) = await self._sql.fetch_all(select(func.count().label("total")).select_from(REACTION).where(*where))
+        (total,) = await self._sql.fetch_all(select(func.count().label("total")).select_from(REACTION).where(*counted))
         return LatestActors([(row.username, int(row.created_ms)) for row in rows], int(total.total))
 
     async def describe(
@@ -118,14 +120,10 @@ class ChallengeNotifications:
                 yield await self._mentions(row)
 
     async def _mentions(self, row: Any) -> list[Activity]:
-        groups = [GroupName(name, "mention", _subject(row)) for name in await self._mentioned(row.text)]
+        groups = [
+            GroupName(name, "mention", _subject(row)) for name in await mentioned_users(row.text, self._recipients)
+        ]
         return [Activity(group, row.username) for group in groups]
-
-    async def _mentioned(self, text: str) -> set[str]:
-        names = mentions_in(text)
-        if not names or self._recipients is None:
-            return set(names)
-        return set((await self._recipients.current_names(names)).values())
 
     async def _can_see(self, username: str, challenge: int) -> bool:
         """Whether a user sees a challenge: it is public, or the user created it or takes part in it."""

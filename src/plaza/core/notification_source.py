@@ -6,7 +6,7 @@ A subject is a text that says what a notification is about: its kind and its ids
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal, NamedTuple, Protocol
@@ -14,6 +14,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 import msgspec
 
 from plaza.core.events import Event
+from plaza.core.mentions import mentions_in
 
 NotificationType = Literal[
     "like", "comment", "reply", "mention", "follow", "article_comment", "challenge_reaction", "order", "moderation"
@@ -22,6 +23,12 @@ NOTIFICATION_TYPES: Final[tuple[NotificationType, ...]] = NotificationType.__arg
 
 # A group names so many actors exactly. It knows how many more there are.
 MAX_ACTORS: Final = 1_000
+
+# The types that are told below a post or an article of another user. Who was told of them is indexed.
+INDEXED_TYPES: Final = ("reply", "mention")
+
+# In place of a recipient: each user who was told of an indexed type.
+EVERYONE_TOLD: Final = "*"
 
 # How much of a text a notification shows.
 EXCERPT_CHARACTERS: Final = 120
@@ -44,6 +51,7 @@ class Activity:
     at_ms: int = 0  # when the event happened, for what the source data has no time of
     ref: str = ""  # the id of what the actor made, if there is one: a comment
     renamed: bool = False  # the actor has done it before, under another name
+    owner: str = ""  # the author of the post that it is below; a block by the owner hides it
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +79,7 @@ class Absence(Enum):
 
 
 class NotificationSource(Protocol):
-    """The activities about some kinds of subjects."""
+    """The activities about some kinds of subjects. A source inherits what it has nothing of."""
 
     @property
     def stream(self) -> str:
@@ -86,16 +94,26 @@ class NotificationSource(Protocol):
         """The kinds of subjects that it answers for."""
 
     async def activities(self, events: Sequence[Event]) -> Sequence[Activity]:
-        """Return what events may have begun or ended."""
+        """Return what events may have begun or ended. The recipient may be `EVERYONE_TOLD`."""
 
-    async def ended(self, events: Sequence[Event]) -> Iterable[GroupName]:
-        """Return the groups whose subjects cannot be seen any more, of the users who wrote the subjects."""
+    async def ended(self, events: Sequence[Event]) -> Sequence[GroupName]:
+        """Return the groups whose subjects cannot be seen any more.
+
+        The recipient may be `EVERYONE_TOLD`, with a subject or the root of many.
+        """
+        return []
 
     async def times(self, activities: Sequence[Activity]) -> Sequence[int | None]:
         """Return when each happened, Unix milliseconds, by source data; None for one that does not stand."""
 
-    async def latest(self, group: GroupName, since_ms: int, until_ms: int | None) -> LatestActors | None:
-        """Return the latest `MAX_ACTORS` from one time to before another; None if counting them would cost too much."""
+    async def latest(
+        self, group: GroupName, since_ms: int, until_ms: int | None, uncounted: Set[str]
+    ) -> LatestActors | None:
+        """Return the latest `MAX_ACTORS` from one time to before another; None if counting them would cost too much.
+
+        The total leaves out some users.
+        """
+        return None
 
     async def describe(
         self, recipient: str, subjects: Sequence[tuple[str, str]]
@@ -104,6 +122,11 @@ class NotificationSource(Protocol):
 
     async def activities_by(self, username: str) -> Sequence[Activity]:
         """Return what a renamed user did that has no events of the renaming, such as comments."""
+        return []
+
+    async def roots_of(self, username: str) -> Sequence[str]:
+        """Return the roots of the subjects that are hidden from users who are blocked by a user, or block the user."""
+        return []
 
     def all_activities(self, since_ms: int) -> AsyncIterator[Sequence[Activity]]:
         """Return what stands in source data since a time, in batches."""
@@ -111,14 +134,30 @@ class NotificationSource(Protocol):
 
 class Recipients(Protocol):
     def recipient_keys(self, username: str) -> Sequence[str]:
-        """Return a user's profile, then the sorted sets of users whose activities are not told to the user."""
+        """Return a user's profile, then the sorted sets of users whose activities are not told to the user.
+
+        The first two, of blocks, also hide what is below the posts of their members.
+        """
 
     async def current_names(self, names: Sequence[str]) -> Mapping[str, str]:
         """Return the current username for each name that a user has or had. One round trip."""
 
 
+async def mentioned_users(text: str | None, recipients: Recipients | None) -> set[str]:
+    """Return the users that a text mentions, by their current names. One round trip, none without mentions."""
+    names = mentions_in(text or "")
+    if not names or recipients is None:
+        return set(names)
+    return set((await recipients.current_names(names)).values())
+
+
 def subject_kind(subject: str) -> str:
     return subject.partition(":")[0]
+
+
+def root_of(subject: str) -> str:
+    """Return what a subject is below, as `comment:<post>`: its kind and its first id."""
+    return ":".join(subject.split(":", 2)[:2])
 
 
 def excerpt(text: str | None) -> str:

@@ -21,7 +21,8 @@ from plaza.notifications.keys import (
     NOTIFICATIONS,
     NOTIFICATIONS_UNREAD,
 )
-from plaza.notifications.recorder import Recorder, group_of
+from plaza.notifications.recipient_index import group_of
+from plaza.notifications.recorder import Recorder
 
 READS: Final = 4
 PAUSE_SECONDS: Final = 0.15
@@ -75,7 +76,7 @@ def _check_groups(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
 def _numbers(stored: Any) -> set[str]:
     """Return the numbers of the groups of a subject; none if another service wrote something else."""
     try:
-        rows = msgspec.json.decode(stored or "[]", type=list[tuple[int, float, int]])
+        rows = msgspec.json.decode(stored or "[]", type=list[tuple[int | float | str, ...]])
     except msgspec.DecodeError:
         return set()
     return {str(row[0]) for row in rows}

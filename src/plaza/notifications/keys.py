@@ -43,7 +43,8 @@ NOTIFICATION_GROUPS = Key(
     "notifications:<username>:groups",
     "hash",
     "The groups of each type and subject, the newest first. New actors are added to the newest while it is unread.",
-    contains=f"`<type>:<subject>` → JSON `[[number, first actor's time in {_MS}, actors beyond the exact ones], …]`",
+    contains=f"`<type>:<subject>` → JSON `[[number, first actor's time in {_MS}, actors beyond the exact ones, "
+    "author of the post that it is below (may be missing)], …]`",
     owner="username",
     element_regex="<about>",
     value_regex=r"\[\[.+\]\]",
@@ -80,16 +81,29 @@ NOTIFICATIONS_DISMISSED = Key(
 NOTIFICATION_PREFERENCES = Key(
     "notifications:<username>:preferences",
     "hash",
-    "The types of notifications that a user has turned off.",
-    contains="type → `off`",
+    "The types of notifications that a user has turned off, or had turned off before. What happened then is not told.",
+    contains=f"type → `off:<since>`, or `<since>-<until>`, {_MS}",
     owner="username",
     element_regex="|".join(NOTIFICATION_TYPES),
-    value_regex="off",
+    value_regex="off:[0-9]{1,16}|[0-9]{1,16}-[0-9]{1,16}",
     read=KeyAccess.SELF,
 )
+NOTIFIED = Key(
+    "notified:<root>",
+    "zset",
+    "The users who were told of replies and mentions, by what these are below. They end with it.",
+    contains="`<subject> <type> <username>`",
+    score="0",
+    owner="root",
+    element_regex="<root>(?::[A-Za-z0-9_-]{1,64})? [a-z_]{1,20} <username>",
+    read=KeyAccess.ADMIN,
+)
 
+_ROOT = r"[a-z_]{1,20}:[A-Za-z0-9_-]{1,64}"
 _ABOUT = r"[a-z_]{1,20}(?::[A-Za-z0-9_-]{1,64}){1,3}"
 
 CATALOGUE = Catalogue.from_module(
-    "notifications", globals(), {"username": USERNAME, "notification": rf"{_ABOUT}:[0-9]{{1,15}}", "about": _ABOUT}
+    "notifications",
+    globals(),
+    {"username": USERNAME, "notification": rf"{_ABOUT}:[0-9]{{1,15}}", "about": _ABOUT, "root": _ROOT},
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -107,3 +108,8 @@ class PreferencesChange(msgspec.Struct, forbid_unknown_fields=True):
     challenge_reaction: bool | UnsetType = UNSET
     order: bool | UnsetType = UNSET
     moderation: bool | UnsetType = UNSET
+
+
+def turned_off(preferences: Mapping[str, str]) -> list[str]:
+    """Return the types that stored preferences turn off."""
+    return sorted(type for type, value in preferences.items() if value.startswith("off"))

@@ -14,18 +14,22 @@ from typing import Any, Final
 from plaza.core.events import Event
 from plaza.core.functions import Functions
 from plaza.core.notification_source import (
+    EVERYONE_TOLD,
     Activity,
     GroupName,
-    LatestActors,
     NotificationSource,
     Recipients,
     subject_kind,
 )
 from plaza.core.sequences import chunks
 from plaza.notifications.keys import NOTIFICATION_ACTORS, NOTIFICATIONS
+from plaza.notifications.recipient_index import RecipientIndex, group_of
 
 # Groups written at once.
 BATCH: Final = 100
+
+# Hidden users that a group with too many actors does not count.
+MAX_HIDDEN: Final = 1_000
 
 # Reads of activities that keep changing. Their next events follow anyway.
 MAX_READS: Final = 5
@@ -44,6 +48,7 @@ class Recorder:
         self._functions = functions
         self._by_kind: Mapping[str, NotificationSource] = {kind: each for each in sources for kind in each.kinds}
         self._recipients = recipients
+        self._index = RecipientIndex(functions.valkey)
 
     def keys(self, username: str) -> list[str]:
         """Return the keys that the commands and queries take."""
@@ -57,8 +62,7 @@ class Recorder:
     async def handle_batch(self, source: NotificationSource, events: Sequence[Event]) -> None:
         """Record what events say: each group is written once, however many events are about it."""
         told = [event for event in events if event.origin != IMPORT]
-        for group in dict.fromkeys(await source.ended(events)):
-            await self._run("drop", group)
+        await self._end(await source.ended(events))
         await self.refresh(source, await source.activities(told))
         for event in told:
             if event.type == RENAMED:
@@ -70,7 +74,8 @@ class Recorder:
         What changed is read again after it was written. So if two refresh the same activity, the later one notices
         that it has written an old state, and the group ends with the current one.
         """
-        pending = [one for one in _unique(activities) if one.actor != one.group.recipient]
+        known = await self._of_everyone_told(activities)
+        pending = [one for one in _unique(known) if one.actor != one.group.recipient]
         changed = 0
         for attempt in range(MAX_READS):
             if not pending:
@@ -79,7 +84,11 @@ class Recorder:
             groups = _by_group(pending, times)
             counts: list[int] = []
             for batch in chunks(groups.items(), BATCH):
-                counts += await asyncio.gather(*(self._record(source, group, rows.values()) for group, rows in batch))
+                results = await asyncio.gather(
+                    *(self._record(source, group, list(rows.values())) for group, rows in batch)
+                )
+                await self._index.update({row[0]: exists for row, (_, exists) in zip(batch, results, strict=True)})
+                counts += [count for count, _ in results]
             changed += sum(counts) if attempt == 0 else 0
             again = {group for group, count in zip(groups, counts, strict=True) if count}
             pending = [activity for activity in pending if activity.group in again]
@@ -91,6 +100,9 @@ class Recorder:
             found = await source.activities_by(new)
             former = [replace(one, actor=old, ref="", renamed=True) for one in found]
             await self.refresh(source, [*former, *(replace(one, renamed=True) for one in found)])
+            for groups in await self._index.find(await source.roots_of(new)):
+                for group in groups:
+                    await self._run("record", group, new)
         await self.recheck(new)
 
     async def recheck(self, username: str) -> int:
@@ -112,36 +124,54 @@ class Recorder:
         found += [replace(one, actor=names[one.actor]) for one in found if names.get(one.actor, one.actor) != one.actor]
         return await self.refresh(source, found)
 
-    async def drop(self, group: GroupName) -> None:
-        """Remove the groups of a subject that cannot be seen any more."""
-        await self._run("drop", group)
+    async def drop(self, groups: Iterable[GroupName]) -> None:
+        """Remove the groups of subjects that cannot be seen any more."""
+        for batch in chunks(dict.fromkeys(groups), BATCH):
+            await asyncio.gather(*(self._run("drop", group) for group in batch))
+
+    async def _end(self, groups: Sequence[GroupName]) -> None:
+        """Remove groups, also those of everyone who was told."""
+        named = [group for group in groups if group.recipient != EVERYONE_TOLD]
+        subjects = [group.subject for group in groups if group.recipient == EVERYONE_TOLD]
+        told = [group for found in await self._index.find(subjects) for group in found]
+        await self.drop([*named, *told])
+        await self._index.update(dict.fromkeys(told, False))
+
+    async def _of_everyone_told(self, activities: Iterable[Activity]) -> list[Activity]:
+        """Return activities, with those of everyone who was told once for each of these users."""
+        found = list(activities)
+        told = [one for one in found if one.group.recipient == EVERYONE_TOLD]
+        for one, groups in zip(told, await self._index.find([one.group.subject for one in told]), strict=True):
+            found += [replace(one, group=group) for group in groups if group.type == one.group.type]
+        return [one for one in found if one.group.recipient != EVERYONE_TOLD]
 
     async def _record(
-        self, source: NotificationSource, group: GroupName, rows: Iterable[tuple[Activity, int | None]]
-    ) -> int:
+        self, source: NotificationSource, group: GroupName, rows: Sequence[tuple[Activity, int | None]]
+    ) -> tuple[int, bool]:
+        """Write one group. Returns how many actors changed, and whether there is a group now."""
+        owner = next((activity.owner for activity, _ in rows if activity.owner), "")
         words = [word for activity, at in rows for word in _words(activity, at)]
-        changed, *overflowing = await self._run("record", group, *words)
+        changed, exists, *overflowing = await self._run("record", group, owner, *words)
         for number, since, until in chunks(overflowing, 3):
-            latest = await source.latest(group, int(since), int(until) if until else None)
-            if latest is not None:
-                await self._fill(group, number, latest)
-        return int(changed)
+            await self._fill(source, group, number, int(since), int(until) if until else None)
+        return int(changed), bool(exists)
 
-    async def _fill(self, group: GroupName, number: str, latest: LatestActors) -> None:
-        rows = [word for row in latest.actors if row[0] != group.recipient for word in row]
-        await self._run("fill", group, number, latest.total, *rows)
+    async def _fill(
+        self, source: NotificationSource, group: GroupName, number: str, since_ms: int, until_ms: int | None
+    ) -> None:
+        """Replace the actors of a group that has too many by the latest, and count the others that are not hidden."""
+        hiding = self.keys(group.recipient)[2:]
+        lists = await self._functions.valkey.batch([("ZRANGE", key, 0, MAX_HIDDEN - 1) for key in hiding])
+        uncounted = {group.recipient, *(name for names in lists for name in names)}
+        latest = await source.latest(group, since_ms, until_ms, uncounted)
+        if latest is not None:
+            rows = [word for row in latest.actors if row[0] != group.recipient for word in row]
+            await self._run("fill", group, number, latest.total, *rows)
 
     async def _run(self, command: str, group: GroupName, *args: str | int) -> Any:
         about = f"{group.type}:{group.subject}"
         keys = self.keys(group.recipient)
         return await self._functions.run(f"notifications_{command}", keys, group.recipient, about, *args)
-
-
-def group_of(username: str, id: str) -> GroupName:
-    """Return the group of an id: `<type>:<subject>:<number>`."""
-    about, _, _ = id.rpartition(":")
-    type, _, subject = about.partition(":")
-    return GroupName(username, type, subject)
 
 
 def _unique(activities: Iterable[Activity]) -> list[Activity]:

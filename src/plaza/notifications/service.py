@@ -25,8 +25,10 @@ from plaza.notifications.model import (
     ReadRequest,
     ReadResult,
     UnreadCount,
+    turned_off,
 )
-from plaza.notifications.recorder import Recorder, group_of
+from plaza.notifications.recipient_index import group_of
+from plaza.notifications.recorder import Recorder
 
 
 class Notifications:
@@ -56,7 +58,7 @@ class Notifications:
 
         found: PageResult[Notification] = await page_by_position(name, query, after, load)
         if gone:
-            await asyncio.gather(*(self._recorder.drop(group) for group in dict.fromkeys(gone)))
+            await self._recorder.drop(gone)
             unread = (await self.unread(actor)).unread
         return NotificationsPage(found.items, found.pagination, unread)
 
@@ -83,7 +85,8 @@ class Notifications:
 
     async def preferences(self, actor: Actor) -> Preferences:
         """Return which types a user gets. One round trip."""
-        off = await self._functions.valkey.call("HKEYS", NOTIFICATION_PREFERENCES(actor.name))
+        stored = await self._functions.valkey.call("HGETALL", NOTIFICATION_PREFERENCES(actor.name))
+        off = turned_off(stored)
         return Preferences(**{type: type not in off for type in NOTIFICATION_TYPES})
 
     async def set_preferences(self, actor: Actor, change: PreferencesChange) -> Preferences:

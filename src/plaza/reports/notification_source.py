@@ -8,7 +8,14 @@ from typing import Any, Final
 from sqlalchemy import select
 
 from plaza.core.events import Event
-from plaza.core.notification_source import Absence, Activity, GroupName, LatestActors, NotificationSubject, excerpt
+from plaza.core.notification_source import (
+    Absence,
+    Activity,
+    GroupName,
+    NotificationSource,
+    NotificationSubject,
+    excerpt,
+)
 from plaza.core.search_source import SCAN_BATCH
 from plaza.core.sql import Sql
 from plaza.reports.tables import REPORTS
@@ -16,7 +23,7 @@ from plaza.reports.tables import REPORTS
 _STATES: Final = ("resolved", "dismissed")
 
 
-class ReportNotifications:
+class ReportNotifications(NotificationSource):
     """What became of a user's reports. The reported user is not told who reported."""
 
     stream: Final = "reports"
@@ -31,17 +38,10 @@ class ReportNotifications:
         reports = await self._reports([int(event.data["report"]) for event in events])
         return _closed(list(reports.values()))
 
-    async def ended(self, events: Sequence[Event]) -> list[GroupName]:
-        """A report is not deleted while its reporter has an account."""
-        return []
-
     async def times(self, activities: Sequence[Activity]) -> list[int | None]:
         """Return when reports were closed. One statement."""
         reports = await self._reports([_report_id(one.group.subject) for one in activities])
         return [_closed_at(one, reports.get(_report_id(one.group.subject))) for one in activities]
-
-    async def latest(self, group: GroupName, since_ms: int, until_ms: int | None) -> LatestActors | None:
-        return None
 
     async def describe(
         self, recipient: str, subjects: Sequence[tuple[str, str]]
@@ -49,9 +49,6 @@ class ReportNotifications:
         """Return reports with the beginning of their reasons. One statement."""
         reports = await self._reports([_report_id(subject) for _, subject in subjects])
         return [_described(reports.get(_report_id(subject))) for _, subject in subjects]
-
-    async def activities_by(self, username: str) -> list[Activity]:
-        return []
 
     async def all_activities(self, since_ms: int) -> AsyncIterator[Sequence[Activity]]:
         """Yield the reports that were closed since a time."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import select
 
 from plaza.core.events import Event
-from plaza.core.notification_source import Absence, Activity, GroupName, LatestActors, NotificationSubject
+from plaza.core.notification_source import Absence, Activity, GroupName, NotificationSource, NotificationSubject
 from plaza.core.search_source import SCAN_BATCH
 from plaza.core.sql import Sql
 from plaza.shop.model import price_text
@@ -18,7 +18,7 @@ _PLACED: Final = "@placed"
 _USER: Final = "user:"
 
 
-class OrderNotifications:
+class OrderNotifications(NotificationSource):
     """The orders of users. A guest has no notifications."""
 
     stream: Final = "shop"
@@ -33,10 +33,6 @@ class OrderNotifications:
         orders = await self._orders([int(event.data["order"]) for event in events])
         return _placed(list(orders.values()))
 
-    async def ended(self, events: Sequence[Event]) -> list[GroupName]:
-        """An order is not deleted."""
-        return []
-
     async def times(self, activities: Sequence[Activity]) -> list[int | None]:
         """Return when orders were placed. One statement."""
         orders = await self._orders([_order_id(one.group.subject) for one in activities])
@@ -46,18 +42,12 @@ class OrderNotifications:
             for one, row in found
         ]
 
-    async def latest(self, group: GroupName, since_ms: int, until_ms: int | None) -> LatestActors | None:
-        return None
-
     async def describe(
         self, recipient: str, subjects: Sequence[tuple[str, str]]
     ) -> list[NotificationSubject | Absence]:
         """Return orders with their totals. One statement."""
         orders = await self._orders([_order_id(subject) for _, subject in subjects])
         return [_described(orders.get(_order_id(subject))) for _, subject in subjects]
-
-    async def activities_by(self, username: str) -> list[Activity]:
-        return []
 
     async def all_activities(self, since_ms: int) -> AsyncIterator[Sequence[Activity]]:
         """Yield the orders since a time."""

@@ -174,7 +174,9 @@ class Comments:
         """Change the text of the caller's comment; the old text is kept. Six round trips."""
         comment = await self.get(actor, id)
         keys = [COMMENT(id), COMMENT_EDITS(id)]
-        fields = await self.functions.run("social_edit_comment", keys, actor.name, edit.content, self.clock.now_ms())
+        fields = await self.functions.run(
+            "social_edit_comment", keys, id, actor.name, edit.content, self.clock.now_ms()
+        )
         return comment_from_hash(pairs_to_dict(fields), id, comment.avatar, comment.repliesCount)
 
     async def delete(self, actor: Actor, id: str) -> DeletionResult:

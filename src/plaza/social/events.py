@@ -158,6 +158,16 @@ class CommentCreated(CommentEvent):
     reply_to: Annotated[str | None, Meta(description="Id of the comment that it replies to.")] = None
 
 
+class CommentEdited(EventData):
+    """The text of a comment was changed."""
+
+    type: ClassVar[str] = "comment.edited"
+    subject: ClassVar[str] = "comment"
+    comment: CommentId
+    post: PostId
+    username: CommentAuthor
+
+
 class CommentDeleted(CommentEvent):
     """A comment was deleted, but not its post."""
 
@@ -184,5 +194,6 @@ EVENTS = (
     PostLiked,
     PostUnliked,
     CommentCreated,
+    CommentEdited,
     CommentDeleted,
 )

@@ -51,13 +51,18 @@ local function emit_comment_deleted(id, author, note, username)
 end
 
 -- edit_comment: change the text of the caller's comment; the old one is kept.
--- KEYS comment, edits   ARGV caller, content, now_ms
+-- KEYS article, comment, edits   ARGV id, note, caller, content, now_ms
 command('edit_comment', function(keys, args)
-  local comment, edits, who, content, at = keys[1], keys[2], unpack(args)
+  local article, comment, edits = unpack(keys)
+  local id, note, who, content, at = unpack(args)
   local username = redis.call('HGET', comment, 'username')
   if not username then fail('not_found', 'No comment has this id.') end
   if username ~= who then fail('forbidden', 'Only its author can edit a comment.') end
-  tree.rewrite(comment, edits, content, at)
+  local author = redis.call('HGET', article, 'author')
+  if tree.rewrite(comment, edits, content, at) and author then
+    local data = {article = tonumber(id), author = author:sub(6), comment = id .. '-' .. note, username = username}
+    emit('article.comment_edited', id, data)
+  end
 end)
 
 -- delete_comment: a comment with replies becomes a stub. Its author, the article's author and admins may delete it.

@@ -1,7 +1,7 @@
 -- Groups: the actors of one type and subject, until the group is read. The owner is the recipient.
 --
--- `about` is '<type>:<subject>'. A group is {number, the first actor's time, actors beyond the exact ones}; its id is
--- '<about>:<number>'. The groups of one `about` are in the order newest first.
+-- `about` is '<type>:<subject>'. A group is {number, the first actor's time, actors beyond the exact ones, the author of the
+-- post that it is below (nil for none)}; its id is '<about>:<number>'. The groups of one `about` are in the order newest first.
 --
 -- KEYS of all commands and queries: notifications, then, where social runs, the recipient's profile and the sorted sets of
 -- users whose activities the recipient does not see.
@@ -9,6 +9,12 @@
 local function read_groups(name, about)
   local stored = redis.call('HGET', key.notification_groups(name), about)
   return stored and cjson.decode(stored) or {}
+end
+
+local function group_with(name, about, id)
+  for _, group in ipairs(read_groups(name, about)) do
+    if about .. ':' .. text(group[1]) == id then return group end
+  end
 end
 
 local function write_groups(name, about, groups)
@@ -120,19 +126,25 @@ local function hiding_sets(keys)
   return sets
 end
 
-local function is_hidden(sets, actor)
+local function is_in_any(sets, actor)
   for _, set in ipairs(sets) do
     if redis.call('ZSCORE', set, actor) then return true end
   end
   return false
 end
 
--- Returns what the recipient accepts; nothing if there is no such user, or the type is turned off.
+-- Returns what the recipient accepts; nothing if there is no such user.
 local function accepted(keys, name, about)
   if keys[2] and redis.call('EXISTS', keys[2]) == 0 then return nil end
-  if redis.call('HEXISTS', key.notification_preferences(name), about:match('^[a-z_]+')) == 1 then return nil end
+  local preference = redis.call('HGET', key.notification_preferences(name), about:match('^[a-z_]+')) or ''
+  local from, to = preference:match('(%d+)%-?(%d*)')
   local dismissed = redis.call('ZSCORE', key.notifications_dismissed(name), about)
-  return {floor = tonumber(dismissed or -1), hidden = hiding_sets(keys)}
+  return {
+    floor = tonumber(dismissed or -1),
+    is_off = preference:sub(1, 3) == 'off',
+    off_from = tonumber(from) or math.huge,
+    off_to = tonumber(to) or math.huge,
+  }
 end
 
 local function find_actor(name, about, groups, actor)
@@ -155,7 +167,8 @@ local function add_actor(name, about, group, actor, at)
 end
 
 -- Sets one actor present since `at`, or absent without it. Returns the groups that it changed. `accepts` has the time until
--- which activities were dismissed (`floor`), and the sets of users that are `hidden`.
+-- which activities were dismissed (`floor`), and when the type was turned off. What happened while it was off is never told,
+-- also not by a rebuild. Users who are hidden are added: the queries leave them out while they are hidden.
 local function set_actor(accepts, name, about, groups, actor, at, renamed)
   local group, since = find_actor(name, about, groups, actor)
   if group and since == at then return {} end
@@ -163,24 +176,26 @@ local function set_actor(accepts, name, about, groups, actor, at, renamed)
     if group then redis.call('ZREM', actors_of(name, about, group), actor) end
     return {group}
   end
-  if group and (at < since or is_unread(name, about, group)) then
+  local is_refused = at >= accepts.off_from and at < accepts.off_to
+  if group and not is_refused and (at < since or is_unread(name, about, group)) then
     redis.call('ZADD', actors_of(name, about, group), text(at), actor)
     return {group}
   end
   if group then redis.call('ZREM', actors_of(name, about, group), actor) end
-  if at <= accepts.floor or is_hidden(accepts.hidden, actor) then return {group} end
+  if is_refused or accepts.is_off or at <= accepts.floor then return {group} end
   local target = group_for(name, about, groups, at, renamed)
   if not add_actor(name, about, target, actor, at) then return {group} end
   return {target, group}
 end
 
 -- record: set which actors are in the groups of a type and subject, as source data says.
--- ARGV name, about, then per actor: actor, time ('' if absent), '1' if known under another name
--- Reply {changed actors, then of each group with more than the exact actors: number, from, to ('' for no end)}
+-- ARGV name, about, author of the post that it is below ('' for none or as it was), then per actor: actor, time ('' if
+-- absent), '1' if known under another name
+-- Reply {changed actors, 1 if there is a group now, then of each group with more than the exact actors: number, from, to ('' for no end)}
 command('record', function(keys, args)
   local name, about, changed, touched, is_missing = args[1], args[2], 0, {}, false
   local groups, accepts = read_groups(name, about), accepted(keys, name, args[2])
-  for i = 3, #args, 3 do
+  for i = 4, #args, 3 do
     local at = tonumber(args[i + 1])
     if accepts or not at then
       local found = set_actor(accepts, name, about, groups, args[i], at, args[i + 2] == '1')
@@ -189,9 +204,10 @@ command('record', function(keys, args)
     end
   end
   for group in pairs(touched) do update_group(name, about, groups, group) end
+  for _, group in ipairs(groups) do group[4] = args[3] ~= '' and args[3] or group[4] end
   write_groups(name, about, groups)
   drop_oldest(name)
-  local reply = {changed}
+  local reply = {changed, #groups > 0 and 1 or 0}
   for i, group in ipairs(groups) do
     if group[3] > 0 and (touched[group] or is_missing) then
       for _, word in ipairs({group[1], group[2], groups[i - 1] and groups[i - 1][2] or ''}) do
@@ -203,21 +219,20 @@ command('record', function(keys, args)
 end)
 
 -- fill: replace the actors of a group with the latest of the source data.
--- ARGV name, about, number, all actors, then actor, time, …
+-- ARGV name, about, number, all actors who are not hidden, then actor, time, …
 command('fill', function(keys, args)
   local name, about = args[1], args[2]
   local groups = read_groups(name, about)
   for _, group in ipairs(groups) do
     if text(group[1]) == args[3] then
-      local actors, hidden, scored = actors_of(name, about, group), hiding_sets(keys), {}
+      local actors, hiding, scored, shown = actors_of(name, about, group), hiding_sets(keys), {}, 0
       for i = 5, #args, 2 do
-        if not is_hidden(hidden, args[i]) then
-          scored[#scored + 1], scored[#scored + 2] = args[i + 1], args[i]
-        end
+        scored[#scored + 1], scored[#scored + 2] = args[i + 1], args[i]
+        if not is_in_any(hiding, args[i]) then shown = shown + 1 end
       end
       redis.call('UNLINK', actors)
       if #scored > 0 then redis.call('ZADD', actors, unpack(scored)) end
-      group[3] = math.max(0, tonumber(args[4]) - #scored / 2)
+      group[3] = math.max(0, tonumber(args[4]) - shown)
       update_group(name, about, groups, group)
       break
     end

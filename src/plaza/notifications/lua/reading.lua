@@ -10,22 +10,29 @@ local function visible_actors(keys, actors)
   return #left, latest
 end
 
+-- Whether a group is below a post of a user that a block hides.
+local function is_below_hidden(keys, group)
+  local owner = group and group[4]
+  return owner and keys[4] and is_in_any({keys[3], keys[4]}, owner)
+end
+
+-- Returns how many actors of a notification the recipient may see, and the latest three.
+local function shown_actors(keys, name, id)
+  local group = group_with(name, about_of(id), id)
+  if is_below_hidden(keys, group) then return 0, {} end
+  local count, latest = visible_actors(keys, key.notification_actors(name, id))
+  if count > 0 and group then count = count + group[3] end
+  return count, latest
+end
+
 local function count_unread(keys, name)
   local unread = key.notifications_unread(name)
   if #hiding_sets(keys) == 0 then return redis.call('ZCARD', unread) end
   local count = 0
   for _, id in ipairs(redis.call('ZRANGE', unread, 0, -1)) do
-    if visible_actors(keys, key.notification_actors(name, id)) > 0 then count = count + 1 end
+    if shown_actors(keys, name, id) > 0 then count = count + 1 end
   end
   return count
-end
-
-local function actors_beyond(name, id)
-  local about = about_of(id)
-  for _, group in ipairs(read_groups(name, about)) do
-    if group_id(about, group) == id then return group[3] end
-  end
-  return 0
 end
 
 -- unread: count the unread notifications.   ARGV name
@@ -41,8 +48,7 @@ query('page', function(keys, args)
   local rows = members_after(set, args[4], args[5], tonumber(args[3]), true)
   for i = 1, #rows, 2 do
     local id = rows[i]
-    local count, latest = visible_actors(keys, key.notification_actors(name, id))
-    if count > 0 then count = count + actors_beyond(name, id) end
+    local count, latest = shown_actors(keys, name, id)
     local is_read = redis.call('ZSCORE', key.notifications_unread(name), id) and 0 or 1
     reply[#reply + 1] = {id, rows[i + 1], is_read, count, latest}
   end
@@ -65,14 +71,16 @@ end)
 -- dismiss: remove a notification for good.   ARGV name, group   Reply 1, or 0 if there is none
 command('dismiss', function(keys, args) return dismiss_group(args[1], args[2]) and 1 or 0 end)
 
--- prefer: turn types on or off.   ARGV name, then type, '1' or '0', …
+-- prefer: turn types on or off, and remember when.   ARGV name, then type, '1' or '0', …
 command('prefer', function(keys, args)
-  local preferences = key.notification_preferences(args[1])
+  local preferences, now = key.notification_preferences(args[1]), text(clock_ms())
   for i = 2, #args, 2 do
-    if args[i + 1] == '1' then
-      redis.call('HDEL', preferences, args[i])
-    else
-      redis.call('HSET', preferences, args[i], 'off')
+    local type, is_on = args[i], args[i + 1] == '1'
+    local since = (redis.call('HGET', preferences, type) or ''):match('^off:(%d+)')
+    if is_on and since then
+      redis.call('HSET', preferences, type, since .. '-' .. now)
+    elseif not is_on and not since then
+      redis.call('HSET', preferences, type, 'off:' .. now)
     end
   end
 end)

@@ -101,13 +101,15 @@ command('create_comment', function(keys, args)
   return {1, user and redis.call('HGET', user, 'avatar') or ''}
 end)
 
--- edit_comment   KEYS comment, edits   ARGV caller, content, now   Reply the comment
+-- edit_comment   KEYS comment, edits   ARGV id, caller, content, now   Reply the comment
 command('edit_comment', function(keys, args)
-  local comment, edits, who, content, at = keys[1], keys[2], unpack(args)
-  local name = redis.call('HGET', comment, 'username')
+  local comment, edits, id, who, content, at = keys[1], keys[2], unpack(args)
+  local name, post = unpack(redis.call('HMGET', comment, 'username', 'post_id'))
   if not name then fail('not_found', 'No comment has this id.') end
   if name ~= who then fail('forbidden', 'Only its author can edit a comment.') end
-  tree.rewrite(comment, edits, content, at)
+  if tree.rewrite(comment, edits, content, at) then
+    emit('comment.edited', id, {comment = id, post = post or '', username = name})
+  end
   return redis.call('HGETALL', comment)
 end)
 
