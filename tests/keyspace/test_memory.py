@@ -19,6 +19,8 @@ from plaza.social import keys as social
 from tests.keyspace.sample_keys import families, write_all
 from tests.servers import Server
 
+SAMPLES = 20
+
 
 @pytest.fixture
 async def posts(valkey: Valkey) -> int:
@@ -55,16 +57,17 @@ async def test_a_complete_scan_equals_the_sum_of_memory_usage(valkey: Valkey, re
 
 async def test_a_sample_is_within_its_stated_error(valkey: Valkey, posts: int) -> None:
     complete = await MemoryScan(valkey, catalogues()).run()
-    misses = 0
-    for seed in range(20):
+    squares = []
+    for seed in range(SAMPLES):
         sampled = await MemoryScan(valkey, catalogues(), sample=200, seed=seed).run()
         assert not sampled.complete
         assert sampled.keys == complete.keys  # counted, not estimated
         assert sum(usage.measured for usage in sampled.usages) < 400
         assert 0 < sampled.error < complete.bytes * 0.1
-        misses += abs(sampled.bytes - complete.bytes) > sampled.error
-    # 5% are expected to miss; more than 4 of 20 would be a one in several hundred event. The seeds are fixed.
-    assert misses <= 4
+        squares.append(((sampled.bytes - complete.bytes) / sampled.error) ** 2)
+    # The stated error is 1.96 standard deviations, so the mean is about 0.26; with half the right error it is above 1.
+    # Valkey scans in another order each time, which moves the mean by 0.1.
+    assert sum(squares) / SAMPLES < 0.8
 
 
 async def test_every_sample_contains_the_one_popular_user(valkey: Valkey) -> None:

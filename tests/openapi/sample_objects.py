@@ -246,7 +246,7 @@ async def create_item(sample: SampleObjects) -> Any:
 
 
 async def put_item_in_cart(sample: SampleObjects) -> None:
-    await sample.send("PUT", f"/shop/cart/items/{await create_item(sample)}", {"qty": 1})
+    await sample.send("PUT", f"/shop/cart/items/{await create_item(sample)}", {"qty": 2})
 
 
 async def start_session(sample: SampleObjects) -> Any:

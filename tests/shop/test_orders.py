@@ -12,13 +12,14 @@ from sqlalchemy import func, select
 
 from plaza.caching.keys import CACHED_ROW
 from plaza.core.clock import ManualClock
+from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
 from plaza.core.paging import Page
 from plaza.core.sql import Sql
 from plaza.sessions.keys import LOGIN_TOKENS
 from plaza.shop.checkout import REPEAT_SECONDS
 from plaza.shop.keys import CART
-from plaza.shop.model import EmptyCart, ItemChange, OutOfStock
+from plaza.shop.model import EmptyCart, ItemChange, NewOrder, OutOfStock, PriceChanged
 from plaza.shop.tables import ITEMS, LINES, ORDERS
 from tests.shop.conftest import CreateItem, MemoryAccounts, Shop, assemble, create_item_in
 from tests.waiting import eventually
@@ -51,6 +52,22 @@ async def count_of(shop: Shop, table: Any) -> int:
 
 
 @in_pairs
+async def test_an_order_at_another_total_than_the_customer_saw_changes_nothing(both: Shop) -> None:
+    item = await create_item_in(both, price="1.00", qty=5)
+    token = await both.guest_token()
+    await both.carts.put(token, item.id, 2)
+    await both.items.change(item.id, ItemChange(price="1.50"))
+    with pytest.raises(PriceChanged) as error:
+        await both.checkout.check_out(token, NewOrder(expected_total="2.00"))
+    assert error.value.extra == {"expected_total": "2.00", "total": "3.00"}
+    assert (await stock(both, item.id), await count_of(both, ORDERS)) == (5, 0)
+    _, order = await both.checkout.check_out(token, NewOrder(expected_total="3"))
+    assert order.total == "3.00"
+    _, repeated = await both.checkout.check_out(token, NewOrder(expected_total="99"))
+    assert repeated == order
+
+
+@in_pairs
 async def test_an_order_takes_stock_empties_the_cart_and_refreshes_the_row_at_once(
     both: Shop, redis_client: Any
 ) -> None:
@@ -80,6 +97,9 @@ async def test_an_order_has_the_prices_at_its_time(both: Shop) -> None:
     await both.items.change(item.id, ItemChange(price="9.00", name="renamed"))
     visit = await both.sessions.visit(token)
     assert (await both.orders.page(visit, Page())).orders == [order]
+    assert await both.orders.read(visit, order.id) == order
+    with pytest.raises(NotFound):
+        await both.orders.read(await both.sessions.visit(await both.guest_token()), order.id)
 
 
 async def test_two_hundred_checkouts_of_the_last_ten_pieces_sell_exactly_ten(both: Shop) -> None:

@@ -30,7 +30,16 @@ from plaza.sessions.session_finder import SessionCall, SessionFinder
 from plaza.shop.events import STREAM, OrderedItem, OrderPlaced
 from plaza.shop.items import Items, row_data
 from plaza.shop.keys import account_keys
-from plaza.shop.model import EmptyCart, Order, OutOfStock, cart_lines, price_text
+from plaza.shop.model import (
+    EmptyCart,
+    NewOrder,
+    Order,
+    OutOfStock,
+    PriceChanged,
+    cart_lines,
+    hundredths,
+    price_text,
+)
 from plaza.shop.order_history import OrderHistory, order_line
 from plaza.shop.tables import ITEMS, LINES, ORDERS
 
@@ -56,6 +65,9 @@ class _OpenCheckout:
         return cls(reply[0], reply[1], reply[2], reply[3:])
 
 
+_ANY_TOTAL: Final = NewOrder()
+
+
 class Checkout:
     """Turns carts into orders."""
 
@@ -67,10 +79,13 @@ class Checkout:
         self._orders = orders
         self._clock = clock
 
-    async def check_out(self, cookie: str | SessionClient | None, operation: str | None = None) -> tuple[Visit, Order]:
+    async def check_out(
+        self, cookie: str | SessionClient | None, wanted: NewOrder = _ANY_TOTAL, operation: str | None = None
+    ) -> tuple[Visit, Order]:
         """Order the cart at current prices. Two round trips, the transaction, and one round trip per item.
 
-        The same operation again returns the same order. With one, a short read more.
+        With an expected total the order is only made if the cart still costs that much. The same operation again
+        returns the same order; with one, a short read more.
         """
         visit, reply = await self._sessions.visit(cookie, self._start)
         if visit.replaced:
@@ -83,13 +98,15 @@ class Checkout:
         checkout = _OpenCheckout.from_lua(reply)
         order = await self._earlier_order(operation)
         if order is None:
-            order = await self._order_cart(visit, checkout, operation)
+            order = await self._order_cart(visit, checkout, wanted, operation)
         elif parse_float(checkout.last_at) < order.created_at:  # Valkey lost that its lines were ordered
             await self._items.reload_many(line.id for line in order.items)
             await self._finish(visit, checkout.cart, order)
         return visit, order
 
-    async def _order_cart(self, visit: Visit, checkout: _OpenCheckout, operation: str | None) -> Order:
+    async def _order_cart(
+        self, visit: Visit, checkout: _OpenCheckout, wanted: NewOrder, operation: str | None
+    ) -> Order:
         """Order the lines of a cart, unless it was ordered, and remove them from it. Return its order."""
         quantities = cart_lines(checkout.lines)
         if not quantities and checkout.lines:
@@ -97,7 +114,7 @@ class Checkout:
         if not quantities:
             return await self._repeated_order(checkout)
         try:
-            order, sold = await self._order(visit, checkout.cart, quantities, operation)
+            order, sold = await self._order(visit, checkout.cart, quantities, wanted, operation)
         except _AlreadyOrdered:
             order = await self._earlier_order(operation) or await self._existing_order(checkout.cart)
             await self._items.reload_many(line.id for line in order.items)
@@ -158,7 +175,7 @@ class Checkout:
         return order
 
     async def _order(
-        self, visit: Visit, cart: str, quantities: dict[int, int], operation: str | None
+        self, visit: Visit, cart: str, quantities: dict[int, int], wanted: NewOrder, operation: str | None
     ) -> tuple[Order, list[RowData]]:
         """Take the stock and write the order. Return it with the rows of its items, as they are then."""
         now = self._clock.now_ms()
@@ -167,6 +184,7 @@ class Checkout:
                 await lock_username(tx, self._functions.valkey, visit.user, visit.since_ms)
             sold = await _take_all(tx, cart, quantities)
             total = sum(row.price * qty for row, qty in sold)
+            _require_total(total, wanted)
             # Last: PostgreSQL does not reuse the id of an order that is rolled back.
             values = {"cart": cart, "buyer": visit.buyer, "created_ms": now, "total": total, "operation": operation}
             id = await self._insert_order(tx, values)
@@ -188,6 +206,13 @@ class Checkout:
         if id is None:
             raise _AlreadyOrdered
         return int(id)
+
+
+def _require_total(total: int, wanted: NewOrder) -> None:
+    """Raise `PriceChanged` if the customer saw another total."""
+    if wanted.expected_total is not None and hundredths(wanted.expected_total) != total:
+        detail = "The cart costs something else now. Read it again and confirm the new total."
+        raise PriceChanged(detail, expected_total=wanted.expected_total, total=price_text(total))
 
 
 async def _take_all(tx: AsyncConnection, cart: str, quantities: dict[int, int]) -> list[tuple[Any, int]]:

@@ -28,10 +28,14 @@ MAX_PICTURES: Final = 4
 MAX_CHANGE_BATCHES: Final = 5
 
 ItemId = Annotated[int, Meta(ge=1, lt=10**16, description="Id of an item.", examples=[4042])]
+OrderId = Annotated[int, Meta(ge=1, lt=2**31, description="Number of an order.", examples=[7])]
 _PRICE_TEXT: Final = r"[0-9]{1,10}(\.[0-9]{1,2})?"
+# The most expensive cart: every line of a merged cart at the highest price and quantity.
+_TOTAL_TEXT: Final = r"[0-9]{1,16}(\.[0-9]{1,2})?"
 _PRICE: Final = described_pattern(
     "Invalid price. Use a text with at most ten digits and two decimals, such as 19.90", rf"^{_PRICE_TEXT}$(?!\n)"
 )
+_TOTAL: Final = described_pattern("Invalid total. Use the total of the cart, such as 59.70", rf"^{_TOTAL_TEXT}$(?!\n)")
 # Line breaks and tabs, but no other control characters: PostgreSQL cannot store NUL.
 _TEXT: Final = described_pattern("Invalid text. Remove the control characters", r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$")
 Price = Annotated[str, Meta(pattern=_PRICE, description="A decimal as text, such as `19.90`.")]
@@ -59,8 +63,21 @@ class EmptyCart(Conflict):
     title, code = "The cart is empty", "empty_cart"
 
 
+class PriceChanged(Conflict):
+    title, code = "The price has changed", "price_changed"
+
+
 class CartFull(Conflict):
     title, code = "The cart has too many lines", "cart_full"
+
+
+class NewOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the customer agreed to."""
+
+    expected_total: (
+        Annotated[str, Meta(pattern=_TOTAL, description="The cart's total as the customer saw it; 409 if it changed.")]
+        | None
+    ) = None
 
 
 class NewItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import bindparam, select, update
 
+from plaza.core.errors import NotFound
 from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
 from plaza.core.sql_paging import ids_in_table, newest_ids
@@ -17,6 +18,7 @@ from plaza.shop.tables import LINES, ORDERS
 
 _HAS_BUYER = ORDERS.c.buyer == bindparam("buyer")
 _IDS_OF_BUYER = newest_ids(ORDERS.c.id, _HAS_BUYER)
+_OF_BUYER = select(ORDERS).where(ORDERS.c.id == bindparam("id"), _HAS_BUYER)
 _ALL_OF_BUYER = select(ORDERS).where(_HAS_BUYER).order_by(ORDERS.c.id)
 _BY_IDS = select(ORDERS).where(ORDERS.c.id.in_(bindparam("ids", expanding=True)))
 _BY_CART = select(ORDERS).where(ORDERS.c.cart == bindparam("cart"))
@@ -44,9 +46,16 @@ class OrderHistory:
         )
         return orders[0] if orders else None
 
+    async def read(self, visit: Visit, id: int) -> Order:
+        """Return one of the caller's orders."""
+        rows = await self._sql.fetch_all(_OF_BUYER, id=id, buyer=_buyer(visit))
+        if not rows:
+            raise NotFound("You have no order with this number.", id=id)
+        return (await self._with_lines(rows))[0]
+
     async def page(self, visit: Visit, page: Page) -> OrdersPage:
         """Return a page of the caller's orders, newest first: the user's, or those of a guest's session."""
-        buyer = f"guest:{visit.id}" if visit.replaced else visit.buyer
+        buyer = _buyer(visit)
         name = f"orders of {buyer}"
         ids = ids_in_table(self._sql, name, _IDS_OF_BUYER, buyer=buyer)
         paged = await page_by_position(name, page, ids, self._read_many)
@@ -75,6 +84,10 @@ class OrderHistory:
         await wait_for_username_locks(self._sql, old)
         async with self._sql.begin() as tx:
             await tx.execute(update(ORDERS).where(ORDERS.c.buyer == f"user:{old}").values(buyer=buyer))
+
+
+def _buyer(visit: Visit) -> str:
+    return f"guest:{visit.id}" if visit.replaced else visit.buyer
 
 
 def order_line(id: int, name: str, price: int, qty: int) -> OrderLine:

@@ -30,10 +30,12 @@ from plaza.shop.model import (
     ItemsPage,
     NewDelay,
     NewItem,
+    NewOrder,
     NewQuantity,
     Order,
     OrdersPage,
     OutOfStock,
+    PriceChanged,
     RowSchedule,
 )
 from plaza.shop.order_history import OrderHistory
@@ -123,11 +125,12 @@ async def remove_cart_item(id: ItemId, request: Request, sessions: Sessions, car
     status=201,
     idempotent=True,
     idempotency_scope=idempotency_caller,
-    raises=[EmptyCart, OutOfStock, SessionReplaced, Unauthenticated],
+    raises=[EmptyCart, OutOfStock, PriceChanged, SessionReplaced, Unauthenticated],
+    example={"expected_total": "39.80"},
 )
-async def check_out(request: Request, sessions: Sessions, checkout: Checkout) -> Response[Order]:
-    """Order the cart at current prices. One cart makes one order; 409 if there is not enough stock."""
-    visit, order = await checkout.check_out(client_from(request), request.row_operation)
+async def check_out(body: NewOrder, request: Request, sessions: Sessions, checkout: Checkout) -> Response[Order]:
+    """Order the cart at current prices. One cart makes one order; 409 without enough stock or at another total."""
+    visit, order = await checkout.check_out(client_from(request), body, request.row_operation)
     return session_response(request, sessions, visit, order)
 
 

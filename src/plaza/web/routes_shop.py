@@ -15,7 +15,7 @@ from plaza.sessions.service import Sessions
 from plaza.shop.carts import Carts
 from plaza.shop.checkout import Checkout
 from plaza.shop.items import Items
-from plaza.shop.model import MAX_QUANTITY, Cart, Item, ItemId, NewQuantity
+from plaza.shop.model import MAX_QUANTITY, Cart, Item, ItemId, NewOrder, NewQuantity, OrderId, PriceChanged
 from plaza.shop.order_history import OrderHistory
 from plaza.shop.views import Views
 from plaza.web import forms
@@ -113,26 +113,30 @@ def _quantity_message(cart: Cart, id: int) -> str:
     return "Removed from the cart." if line is None else f"{line.qty} in the cart."
 
 
-@page.get("/shop/checkout", access=PUBLIC)
-async def redirect_to_cart() -> Response[str]:
-    """Redirect to the cart, when a visitor reloads the page of a failed order."""
-    return Response(status=303, headers=[("location", "/app/shop/cart")])
+@page.get("/shop/checkout", access=SESSION)
+async def confirm_order(request: Request, site: PageResponses, carts: Carts) -> Response[str]:
+    """Show what will be ordered, and its total, before the order is placed."""
+    visit, found = await carts.read(client_from(request))
+    visitor = await site.visitors.from_visit(request, visit)
+    return site.page(request, visitor, "checkout.html", cart=found, problem="", **_tabs("Cart"))
 
 
 @page.post("/shop/checkout", access=SESSION)
 async def check_out(
     request: Request, body: bytes, site: PageResponses, carts: Carts, checkout: Checkout
 ) -> Response[str]:
-    """Order the items in the cart. A cart is ordered once."""
+    """Order the cart at the total that the customer saw. A cart is ordered once."""
+    wanted = forms.read_form(body, NewOrder)
     try:
-        visit, order = await checkout.check_out(client_from(request))
+        visit, order = await checkout.check_out(client_from(request), wanted)
     except Conflict as error:
         visit, found = await carts.read(client_from(request))
         visitor = await site.visitors.from_visit(request, visit)
         context: dict[str, Any] = {"cart": found, "problem": error.detail, **_tabs("Cart")}
-        return site.page(request, visitor, "cart.html", status=error.status, return_path="/app/shop/cart", **context)
+        template = "checkout.html" if isinstance(error, PriceChanged) else "cart.html"
+        return site.page(request, visitor, template, status=error.status, return_path="/app/shop/cart", **context)
     visitor = await site.visitors.from_visit(request, visit)
-    return site.form_response(request, visitor, b"", f"/app/shop/orders#order-{order.id}")
+    return site.form_response(request, visitor, b"", f"/app/shop/orders/{order.id}")
 
 
 @page.get("/shop/orders", access=SESSION)
@@ -145,3 +149,13 @@ async def own_orders(
     found = await orders.page(visit, Page(cursor=cursor))
     more = next_page_link("/app/shop/orders", found.pagination)
     return site.page(request, visitor, "orders.html", orders=found.orders, more=more, **_tabs("Orders"))
+
+
+@page.get("/shop/orders/{id}", access=SESSION)
+async def own_order(
+    request: Request, site: PageResponses, sessions: Sessions, orders: OrderHistory, id: OrderId
+) -> Response[str]:
+    """Show one of your orders."""
+    visit = await sessions.visit(client_from(request))
+    visitor = await site.visitors.from_visit(request, visit)
+    return site.page(request, visitor, "order.html", order=await orders.read(visit, id), **_tabs("Orders"))

@@ -93,11 +93,9 @@ document.addEventListener("submit", async (event) => {
   }
 });
 
-// A changed quantity is saved at once. The order button is disabled until the cart shows it.
+// A changed quantity is saved at once.
 document.addEventListener("change", ({ target }) => {
-  if (!target.matches("[data-send]")) return;
-  document.querySelector("[formaction$='/app/shop/checkout']").disabled = true;
-  target.form.requestSubmit();
+  if (target.matches("[data-send]")) target.form.requestSubmit();
 });
 
 // Ctrl+Enter or Cmd+Enter in a text area submits its form.
