@@ -11,10 +11,12 @@ from plaza.search.rebuild import IndexRebuild
 async def adopt(plaza: Plaza, on_progress: OnProgress = lambda report: None) -> AuditReport:
     """Build the additional keys and the search index, and report what contradicts the documents.
 
-    `plaza` must protect documented keys (`running(…, protects_documented=True)`). It may run again after it was
-    interrupted: what is complete is only read.
+    `plaza` must protect documented keys (`running(…, protects_documented=True)`). After an interruption, the next run
+    continues where this one stopped.
     """
-    report = await plaza.get(Audits).run(ADOPT, on_progress)
+    audits = plaza.get(Audits)
+    report = await audits.run(ADOPT, on_progress)
     if IndexRebuild in plaza.services:
         await plaza.get(IndexRebuild).run()
+    await audits.auditor.checkpoints.clear()
     return report

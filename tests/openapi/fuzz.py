@@ -16,7 +16,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,20 +100,16 @@ async def fuzzing(server: Server, folder: Path) -> AsyncIterator[Fuzzer]:
         yield Fuzzer(plaza, url, folder)
 
 
-async def fuzz(cases: int, folder: Path) -> bool:
-    """Send so many requests, a third as each caller; returns whether there are findings."""
+async def fuzz(cases: int, callers: Sequence[Caller], folder: Path) -> bool:
+    """Send so many requests, in equal parts as each caller; returns whether there are findings."""
     operations = sum(len(methods) for methods in openapi_document()["paths"].values())
     # As many again, at least, come from the limits of fields.
-    per_operation = max(1, cases // len(CALLERS) // operations // 2)
-    settings = Settings(data_dir=folder, jwt_secret=SECRET, api_key=KEY, rate_limits=False)
+    per_operation = max(1, cases // len(callers) // operations // 2)
+    total, found = 0, False
     with running_server() as server:
-        settings = Settings(data_dir=folder, valkey_url=server.url, jwt_secret=SECRET, api_key=KEY, rate_limits=False)
-        async with running(settings) as plaza, serving(plaza.app) as url:
-            fuzzer, total, found = Fuzzer(plaza, url, folder), 0, False
-            for caller in CALLERS:
-                result = await fuzzer.run(
-                    caller, "--max-examples", str(per_operation), "--phases", "examples,coverage,fuzzing"
-                )
+        async with fuzzing(server, folder) as fuzzer:
+            for caller in callers:
+                result = await fuzzer.run(caller, "--max-examples", str(per_operation), "--phases", LONG)
                 total, found = total + result.cases, found or bool(result.findings)
                 print(result.findings or f"{caller}: nothing found in {result.cases:,} cases", flush=True)
     print(f"{total:,} cases")
@@ -123,7 +119,8 @@ async def fuzz(cases: int, folder: Path) -> bool:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--cases", type=int, default=20_000, help="how many requests to send, at least")
+    parser.add_argument("--callers", nargs="+", choices=CALLERS, default=CALLERS, help="the callers; all by default")
     arguments = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # no line for each request
     with tempfile.TemporaryDirectory() as folder:
-        sys.exit(asyncio.run(fuzz(arguments.cases, Path(folder))))
+        sys.exit(asyncio.run(fuzz(arguments.cases, arguments.callers, Path(folder))))

@@ -31,7 +31,7 @@ def audits_without_pauses(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]
         monkeypatch.setattr(recheck, "REPAIR_PAUSE_SECONDS", 0.001)
         monkeypatch.setattr(invariants, "PAUSE_SECONDS", 0.001)
         monkeypatch.setattr(throttle, "TRAFFIC_PER_SECOND", 1_000_000)
-        monkeypatch.setattr(throttle, "FIRST_MEASURE_SECONDS", 0.0)
+        monkeypatch.setattr(throttle, "WINDOW_SECONDS", 0.0)
 
     return remove_pauses
 

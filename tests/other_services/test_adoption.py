@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 
 from plaza.adoption import adopt
 from plaza.app import catalogues, running
-from plaza.keyspace.audit import AuditReport
+from plaza.keyspace.audit import AuditReport, checkpoints, scanner
+from plaza.keyspace.audit.keys import AUDIT_CHECKPOINT
 from plaza.keyspace.document_guard import document_guard
+from tests.event_reader import read_events
 from tests.keyspace.sample_keys import families, parts_of
 from tests.other_services.articles_service import ArticlesService
 from tests.other_services.challenges_service import ChallengesService
@@ -92,15 +95,47 @@ async def test_keys_of_other_services_are_completed_and_none_of_them_changes(bes
         ("article:<article>", "votes"),
     }, left
 
+    assert await read_events(client, "social") == [], "what is old is no news"
+
     again = await run_adopt(beside)
     # The audience of an event changes with time, also in a test.
-    found_again = {(group.family, group.rule) for group in again.groups if "#" not in group.family}
-    assert found_again == {pair for pair in left if "#" not in pair[0]}, "a second run finds only what was left"
+    left_again = {(group.family, group.rule) for group in again.left if "#" not in group.family}
+    assert left_again == {pair for pair in left if "#" not in pair[0]}, "a second run leaves the same"
     assert_unchanged(await lasting_keys(beside), before)
     fixed = {(group.family, group.rule) for group in (await beside.repair()).left}
     assert fixed.isdisjoint({("post:<post>", "count"), ("explore:feed", "listed"), ("article:<article>", "votes")})
     paris = f"post:{owned(social.posts['paris'])}"
     assert await client.hget(paris, "likesCount") == "3", "`plaza adopt --fix` repairs them"
+
+
+async def test_an_interrupted_run_continues_where_it_stopped(
+    beside: PlazaBesideOthers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scanner, "PAGE_KEYS", 10)
+    monkeypatch.setattr(checkpoints, "STORE_SECONDS", 0.0)
+    social = SocialWorld(SocialService(beside))
+    await social.write()
+    checkpoint, scanned = AUDIT_CHECKPOINT(), list[int]()
+
+    def interrupt_after_some(report: AuditReport) -> None:
+        if report.keys > 25:
+            scanned.append(report.keys)
+            raise SimulatedCrash
+
+    with pytest.raises(SimulatedCrash):
+        await run_adopt(beside, interrupt_after_some)
+    stored = json.loads(await beside.client.get(checkpoint))
+    reports: list[int] = []
+    await run_adopt(beside, lambda report: reports.append(report.keys))
+    assert next(filter(None, reports)) >= scanned[0], "it starts behind the keys that it has scanned"
+    assert await beside.client.zscore(f"user:{beside.owned('bob')}:liked", social.posts["paris"]) is not None
+    assert not await beside.client.exists(checkpoint), "the next run starts again"
+
+    stored["scope"][-1] = "another server process"
+    await beside.client.set(checkpoint, json.dumps(stored), ex=60)
+    reports.clear()
+    await run_adopt(beside, lambda report: reports.append(report.keys))
+    assert next(filter(None, reports)) < scanned[0], "cursors of another server process mean nothing here"
 
 
 def test_lua_cannot_write_documented_keys(server: Server) -> None:

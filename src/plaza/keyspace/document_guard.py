@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from plaza.core.keyspace import Catalogue, Key
 
@@ -16,6 +16,8 @@ _PART: Final = re.compile(r"<\w+>")
 _MAGIC: Final = re.compile(r"([^\w])")
 _LITERAL: Final = re.compile(r"[\w:#-]+")  # the shape of a part that is always the same
 _CHARACTERS: Final = re.compile(r"(\[[^\]\\%]+\])(\{[\d,]+\}|\+)?")  # `[1-5]`, `[0-9a-f]{16}`
+
+_ANY_HEAD: Final = "*"  # of families whose names begin with a part
 
 # Commands whose first argument is written only if the command is not among these. `ALL` write or delete every key that
 # they name. A command that is skipped replies 0, as one that changes nothing.
@@ -33,18 +35,19 @@ do
     'XPENDING XRANGE XREVRANGE ZCARD ZCOUNT ZDIFF ZINTERCARD ZMSCORE ZRANGE ZRANGEBYSCORE ZRANK ZREVRANGE ' ..
     'ZREVRANGEBYSCORE ZREVRANK ZSCAN ZSCORE'):gmatch('%S+') do READS[name] = true end
   local ALL = {DEL = true, UNLINK = true, RENAME = true, COPY = true}
-  -- Most literal characters first: `user:<username>:liked` is not a `user:<username>`.
+  -- By the text before the first colon, `*` for others. Those with most literal characters are first:
+  -- `user:<username>:liked` is not a `user:<username>`.
   local FAMILIES = {
 FAMILY_ROWS
   }
   local function is_documented(name)
-    for _, family in ipairs(FAMILIES) do
+    for _, family in ipairs(FAMILIES[name:match('^[^:]*')] or FAMILIES['*']) do
       if name:find(family[1]) then return family[2] end
     end
     return false
   end
   local function is_refused(command, ...)
-    if READS[command:upper()] then return false end
+    if READS[command] or READS[command:upper()] then return false end
     local keys = {...}
     for number = 1, ALL[command:upper()] and #keys or 1 do
       if type(keys[number]) == 'string' and is_documented(keys[number]) then return true end
@@ -65,24 +68,36 @@ end
 
 def document_guard(catalogues: Sequence[Catalogue]) -> str:
     """Return the Lua that protects the documented keys of these catalogues."""
-    rows = [_family_row(key, catalogue.shapes) for catalogue in catalogues for _, key in catalogue]
-    rows.sort(key=lambda row: -row[0])
-    lines = [f'    {{"{pattern}", {"true" if is_documented else "false"}}},' for _, pattern, is_documented in rows]
+    families = [_Family.for_key(key, catalogue.shapes) for catalogue in catalogues for _, key in catalogue]
+    families.sort(key=lambda family: -family.literal_size)
+    lines = []
+    for head in sorted({family.head for family in families}):
+        rows = (family.row for family in families if family.head in (head, _ANY_HEAD))
+        lines.append(f'    ["{head}"] = {{{", ".join(rows)}}},')
     return _GUARD.replace("FAMILY_ROWS", "\n".join(lines))
 
 
-def _family_row(key: Key, shapes: Mapping[str, str]) -> tuple[int, str, bool]:
-    """Return the number of literal characters of a family's names, their Lua pattern, and whether it is documented."""
-    size, pattern = 0, ""
-    for text in re.split(r"(<\w+>)", key.pattern):
-        if _PART.fullmatch(text):
-            shape = shapes[text[1:-1]]
-            size += len(shape) if _LITERAL.fullmatch(shape) else 0
-            pattern += f"{{?{_lua_shape(shape)}}}?"  # in braces on a cluster
-        else:
-            size += len(text)
-            pattern += _escaped(text)
-    return size, f"^{pattern}$", bool(key.document)
+class _Family(NamedTuple):
+    """What the guard knows of the names of a family."""
+
+    literal_size: int
+    head: str  # the text before the first colon, if it is the same in all names
+    row: str  # in Lua: a pattern, and whether it is documented
+
+    @classmethod
+    def for_key(cls, key: Key, shapes: Mapping[str, str]) -> _Family:
+        size, pattern = 0, ""
+        for text in re.split(r"(<\w+>)", key.pattern):
+            if _PART.fullmatch(text):
+                shape = shapes[text[1:-1]]
+                size += len(shape) if _LITERAL.fullmatch(shape) else 0
+                pattern += f"{{?{_lua_shape(shape)}}}?"  # in braces on a cluster
+            else:
+                size += len(text)
+                pattern += _escaped(text)
+        head = key.pattern.partition(":")[0]
+        row = f'{{"^{pattern}$", {"true" if key.document else "false"}}}'
+        return cls(size, _ANY_HEAD if "<" in head else head, row)
 
 
 def _lua_shape(shape: str) -> str:

@@ -25,6 +25,5 @@ async def cut_lifetimes(functions: Functions, families: KeyFamilies) -> None:
             # XX: a key that does not expire stays so.
             cuts = [("PEXPIRE", name, ttl * 1000, "XX", "LT") for name, ttl in found if ttl]
             for batch in chunks(cuts, BATCH_COMMANDS_BUSY):
-                throttle.count_own(len(batch))
                 await valkey.batch(batch)
             await throttle.rest()

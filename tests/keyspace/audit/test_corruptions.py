@@ -28,7 +28,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recheck, "REPAIR_PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(invariants, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(throttle, "TRAFFIC_PER_SECOND", 1_000_000)
-    monkeypatch.setattr(throttle, "FIRST_MEASURE_SECONDS", 0.0)
+    monkeypatch.setattr(throttle, "WINDOW_SECONDS", 0.0)
 
 
 def test_more_than_forty_corruptions_are_tested() -> None:

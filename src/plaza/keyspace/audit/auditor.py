@@ -17,8 +17,9 @@ from plaza.core.keyspace import Catalogue
 from plaza.core.sequences import chunks
 from plaza.keyspace.audit import unsettled_outbox
 from plaza.keyspace.audit.basic_invariants import UNKNOWN
+from plaza.keyspace.audit.checkpoints import Checkpoint, Checkpoints, ScanPosition
 from plaza.keyspace.audit.declared_invariants import bind
-from plaza.keyspace.audit.recheck import Rechecker, Suspicion
+from plaza.keyspace.audit.recheck import Confirmation, Rechecker, Suspicion
 from plaza.keyspace.audit.repair import Repairer
 from plaza.keyspace.audit.report import AuditReport, Finding, FindingCollector
 from plaza.keyspace.audit.scanner import Scanner
@@ -55,60 +56,79 @@ class Auditor:
         declared = [rule for domain in invariants.values() for rule in domain.rules]
         bind(self.families, [unsettled_outbox.INVARIANT, *declared])
         self.documented = {family.key.pattern for family in self.families.all if family.key.document}
+        self.checkpoints = Checkpoints(self.valkey, [catalogue.domain for catalogue in catalogues])
         self.repairs = {name: domain.repairs for name, domain in invariants.items()}
 
     async def run(self, mode: str = AUDIT, on_progress: OnProgress = lambda report: None) -> AuditReport:
-        """Audit all keys. Calls `on_progress` with the growing report after every page of keys."""
-        report = AuditReport(self.clock.now_ms(), mode=mode)
-        started, previous = monotonic(), None
-        for number in range(1, MAX_PASSES + 1):
-            report.passes = number
-            collector = await _Pass(self, report, started, on_progress).run()
-            report.left = collector.groups() if report.repairs else []
-            if number == 1:
-                report.groups = collector.groups()
-            kinds = {(g.family, g.rule, g.count) for g in collector.groups()}
-            if not report.repairs or not any(group.repairable for group in collector.groups()) or kinds == previous:
-                break
-            previous = kinds
-        report.seconds = monotonic() - started
-        report.ended_at, report.state = self.clock.now_ms(), "done"
+        """Audit all keys. Calls `on_progress` with the growing report after every page of keys.
+
+        An adoption continues where the last one stopped. Call `checkpoints.clear` when all of it is complete.
+        """
+        run = await self.checkpoints.load() if mode == ADOPT else None
+        run = run or Checkpoint(AuditReport(self.clock.now_ms(), mode=mode))
+        report = run.report
+        started = monotonic() - report.seconds
+        while report.state == "running":
+            groups = (await _Pass(self, run, started, on_progress).run()).groups()
+            report.left = groups if report.repairs else []
+            if report.passes == 1:
+                report.groups = groups
+            found = {(group.family, group.rule, group.count) for group in groups}
+            is_repairable = report.repairs and any(group.repairable for group in groups)
+            if is_repairable and found != run.previous and report.passes < MAX_PASSES:
+                run.begin_next_pass(found)
+            else:
+                report.seconds = monotonic() - started
+                report.ended_at, report.state = self.clock.now_ms(), "done"
+        if mode == ADOPT:
+            await self.checkpoints.save(run, now=True)
         on_progress(report)
         return report
 
 
 class _Pass:
-    """One scan of all keys, with its rechecks and repairs."""
+    """One scan of all keys, with its rechecks and repairs.
 
-    def __init__(self, auditor: Auditor, report: AuditReport, started: float, on_progress: OnProgress) -> None:
+    The first pass of an adoption builds what is missing. No documented key can change, and each repair reads the source
+    data again, so it checks each suspicion once, without the pauses in which other services complete their writes.
+    """
+
+    def __init__(self, auditor: Auditor, run: Checkpoint, started: float, on_progress: OnProgress) -> None:
         self._auditor = auditor
-        self._report = report
+        self._checkpoint = run
+        self._report = run.report
+        self._adopts = run.report.mode == ADOPT
+        self._builds = self._adopts and run.report.passes == 1
         self._started = started
         self._on_progress = on_progress
-        self._collector = FindingCollector()
+        self._collector = FindingCollector(run.groups)
         self._rechecker = Rechecker(auditor.functions, auditor.clock)
         self._repairer = Repairer(auditor.functions, auditor.repairs, auditor.clock)
 
     async def run(self) -> FindingCollector:
         auditor, report = self._auditor, self._report
-        scanner = Scanner(auditor.functions, auditor.families, auditor.clock, Throttle(auditor.valkey))
+        throttle, position = Throttle(auditor.valkey), self._checkpoint.position
+        scanner = Scanner(auditor.functions, auditor.families, auditor.clock, throttle, position)
+        keys_before, members_before = report.keys, report.members
         report.total = await scanner.total()
         async for suspicions in scanner.pages():
             report.suspicions += len(suspicions)
             for chunk in chunks(suspicions, CONCURRENT_RECHECKS):
                 await asyncio.gather(*map(self._recheck, chunk))
-            report.keys, report.members = scanner.keys, scanner.members
-            self._report_progress()
+            report.keys, report.members = keys_before + scanner.keys, members_before + scanner.members
+            await self._report_progress(scanner.position)
         for inspector in auditor.inspectors:
             await self._inspect(inspector)
-            self._report_progress()
+            await self._report_progress(scanner.position)
         return self._collector
 
     async def _recheck(self, suspicion: Suspicion) -> None:
-        confirmation = await self._rechecker.confirm(suspicion)
+        plan = self._repairer.plan(suspicion)
+        if self._builds and plan is not None and not self._repairer.claim(plan):
+            return
+        confirmation = await self._rechecker.confirm(suspicion, once=self._builds)
         if confirmation is None:
             return
-        plan = self._repairer.plan(suspicion)
         rule, entry = suspicion.rule.name, suspicion.entry
         family = UNKNOWN if rule == UNKNOWN else suspicion.family.key.pattern
         self._collector.add(
@@ -116,8 +136,13 @@ class _Pass:
         )
         if plan is None or not self._report.repairs:
             return
-        if await self._rechecker.is_unchanged(suspicion, confirmation) and await self._repairer.repair(plan):
+        is_due = self._builds or (await self._may_repair(suspicion, confirmation) and self._repairer.claim(plan))
+        if is_due and await self._repairer.repair(plan):
             self._report.repaired += 1
+
+    async def _may_repair(self, suspicion: Suspicion, confirmation: Confirmation) -> bool:
+        """Whether a repair disturbs no other service."""
+        return self._adopts or await self._rechecker.is_unchanged(suspicion, confirmation)
 
     async def _inspect(self, inspector: Inspector) -> None:
         async for fault in inspector.inspect():
@@ -128,10 +153,13 @@ class _Pass:
 
     def _is_protected(self, pattern: str) -> bool:
         """Whether a family is documented and must stay as it is. Inspectors also write without Lua."""
-        return self._report.mode == ADOPT and pattern in self._auditor.documented
+        return self._adopts and pattern in self._auditor.documented
 
-    def _report_progress(self) -> None:
+    async def _report_progress(self, position: ScanPosition) -> None:
         self._report.seconds = monotonic() - self._started
+        self._checkpoint.position, self._checkpoint.groups = position, self._collector.groups()
         if self._report.passes == 1:
-            self._report.groups = self._collector.groups()
+            self._report.groups = self._checkpoint.groups
+        if self._adopts:
+            await self._auditor.checkpoints.save(self._checkpoint)
         self._on_progress(self._report)

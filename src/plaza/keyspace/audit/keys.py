@@ -20,5 +20,14 @@ AUDIT_LAST = Key(
     contains="the report, JSON",
     read=KeyAccess.NONE,  # an example may contain a session token
 )
+AUDIT_CHECKPOINT = Key(
+    "audit:checkpoint",
+    "string",
+    "How far `plaza adopt` is, so that the next run continues there.",
+    contains="the position of the scan and the findings so far, JSON",
+    lifetime="until the run is complete, at most a day after its last progress",
+    ttl_seconds=86_400,
+    read=KeyAccess.NONE,  # an example may contain a session token
+)
 
 CATALOGUE = Catalogue.from_module("audit", globals(), {})

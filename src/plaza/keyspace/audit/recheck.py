@@ -70,8 +70,10 @@ class Rechecker:
         self._waiting_since: float | None = None
         self._limit = asyncio.Semaphore(MAX_CONCURRENT_CHECKS)
 
-    async def confirm(self, suspicion: Suspicion) -> Confirmation | None:
-        """The violation; None if there is none."""
+    async def confirm(self, suspicion: Suspicion, *, once: bool = False) -> Confirmation | None:
+        """The violation; None if there is none. With `once` it may be a write of another service in progress."""
+        if once:
+            return await self._check_in_turn(suspicion)
         checks, pause = (CLUSTER_CHECKS, PAUSE_SECONDS) if self._valkey.clustered else (CHECKS, SHORT_PAUSE_SECONDS)
         for i in range(checks):
             if i:

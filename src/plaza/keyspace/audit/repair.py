@@ -48,7 +48,7 @@ class Repairer:
         self._functions = functions
         self._repairs = repairs
         self._clock = clock
-        self._done: dict[RepairPlan, None] = {}
+        self._claimed: dict[RepairPlan, None] = {}
 
     def plan(self, suspicion: Suspicion) -> RepairPlan | None:
         """The repair of a finding; None if the source data does not decide what is right."""
@@ -90,13 +90,17 @@ class Repairer:
             return None
         return f"{domain}_repair_{name}", key(*args[: len(key.parts)]), tuple(args)
 
-    async def repair(self, plan: RepairPlan) -> bool:
-        """Run a plan. False if it ran in this pass already, or if it needs a key of the wrong type."""
-        if plan in self._done:
+    def claim(self, plan: RepairPlan) -> bool:
+        """Whether a plan has not been claimed in this pass: many findings can have the same repair."""
+        if plan in self._claimed:
             return False
-        if len(self._done) >= MAX_REMEMBERED:
-            self._done.pop(next(iter(self._done)))
-        self._done[plan] = None
+        if len(self._claimed) >= MAX_REMEMBERED:
+            self._claimed.pop(next(iter(self._claimed)))
+        self._claimed[plan] = None
+        return True
+
+    async def repair(self, plan: RepairPlan) -> bool:
+        """Run a plan. False if it needs a key of the wrong type."""
         if not plan.calls:
             await self._functions.outbox_recovery.recover()
         try:

@@ -72,8 +72,8 @@ class AuditReport(msgspec.Struct):
 class FindingCollector:
     """Counts findings by kind and keeps a few examples of each, so that its memory does not grow with findings."""
 
-    def __init__(self) -> None:
-        self._groups: dict[tuple[str, str], FindingGroup] = {}
+    def __init__(self, groups: Iterable[FindingGroup] = ()) -> None:
+        self._groups = {(group.family, group.rule): group for group in groups}
 
     def add(self, finding: Finding) -> None:
         group = self._groups.setdefault((finding.family, finding.rule), FindingGroup(finding.family, finding.rule))

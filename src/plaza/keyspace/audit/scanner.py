@@ -16,8 +16,8 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.invariants import Command, Entry, Invariant
 from plaza.core.sequences import chunks
-from plaza.core.valkey import scan_pages
 from plaza.keyspace.audit import basic_invariants
+from plaza.keyspace.audit.checkpoints import ScanPosition
 from plaza.keyspace.audit.key_reader import as_commands, first_read, next_chunks, parse_chunk
 from plaza.keyspace.audit.query_batching import QueryBatch
 from plaza.keyspace.audit.recheck import Suspicion
@@ -29,9 +29,6 @@ PAGE_KEYS = 500
 # Commands per batch, without and with other traffic. Valkey runs the whole batch of one client before it serves the
 # next; 200 commands take about 200 µs.
 BATCH_COMMANDS, BATCH_COMMANDS_BUSY = 2_000, 200
-
-# A Lua query counts as this many commands, because Valkey's statistics include the commands it calls.
-COMMANDS_PER_QUERY = 6
 
 _UNKNOWN = basic_invariants.unknown()
 
@@ -74,15 +71,23 @@ def _gc_paused() -> Iterator[None]:
 
 
 class Scanner:
-    """One scan of the keyspace. `keys` and `members` count what was scanned so far."""
+    """One scan of the keyspace from a position. `keys` and `members` count what was scanned since."""
 
-    def __init__(self, functions: Functions, families: KeyFamilies, clock: Clock, throttle: Throttle) -> None:
+    def __init__(
+        self,
+        functions: Functions,
+        families: KeyFamilies,
+        clock: Clock,
+        throttle: Throttle,
+        position: ScanPosition,
+    ) -> None:
         self._functions = functions
         self._valkey = functions.valkey
         self._families = families
         self._invariants = {id(family): FamilyInvariants.for_family(family) for family in families.all}
         self._clock = clock
         self._throttle = throttle
+        self.position = position
         self.keys = 0
         self.members = 0
 
@@ -91,13 +96,21 @@ class Scanner:
         return sum([int(await node.call("DBSIZE")) for node in self._valkey.primaries()])
 
     async def pages(self) -> AsyncIterator[list[Suspicion]]:
-        """The suspicions of each page."""
+        """The suspicions of each page. `position` is behind the pages whose suspicions the caller has processed."""
         await self._throttle.begin()
-        for node in self._valkey.primaries():
-            async for names in scan_pages(node, "SCAN", count=PAGE_KEYS):
+        for number, node in enumerate(self._valkey.primaries()):
+            if number < self.position.primary:
+                continue
+            cursor = self.position.cursor
+            while True:
+                cursor, names = await node.call("SCAN", cursor, "COUNT", PAGE_KEYS)
                 async for suspicions in self._page(names):
                     yield suspicions
                 await self._throttle.rest()
+                if int(cursor) == 0:
+                    break
+                self.position = ScanPosition(number, cursor)
+            self.position = ScanPosition(number + 1)
 
     async def _page(self, names: Sequence[str]) -> AsyncIterator[list[Suspicion]]:
         suspicions: list[Suspicion] = []
@@ -202,6 +215,5 @@ class Scanner:
         replies: list[Any] = []
         size = BATCH_COMMANDS_BUSY if self._throttle.busy else BATCH_COMMANDS
         for chunk in chunks(commands, size):
-            self._throttle.count_own(sum(COMMANDS_PER_QUERY if command[0] == "QUERY" else 1 for command in chunk))
             replies += await self._valkey.batch(as_commands(self._functions, chunk), return_errors=True)
         return replies

@@ -15,54 +15,51 @@ from plaza.core.valkey import Valkey
 SHARE = 0.15
 # More commands per second than this, sent by others, count as traffic. A worker alone sends a few dozen.
 TRAFFIC_PER_SECOND = 300
-# How often traffic is measured, and how long before the first step.
-MEASURE_SECONDS = 0.5
-FIRST_MEASURE_SECONDS = 0.1
+# How often traffic is measured, and for how long. The audit sends nothing meanwhile: Valkey counts the commands inside
+# a Lua function too, so the audit cannot subtract its own.
+MEASURE_SECONDS = 2.0
+WINDOW_SECONDS = 0.1
 MAX_SLEEP_SECONDS = 3.0
 
 
 class Throttle:
-    """Sleeps between steps if other clients are active. The caller counts its own commands with `count_own`."""
+    """Sleeps between steps if other clients are active."""
 
     def __init__(self, valkey: Valkey) -> None:
         self._valkey = valkey
-        self._own_commands = 0
-        self._last_total: int | None = None
-        self._measured_at = monotonic()
-        self._step_started = monotonic()
+        self._measured_at = 0.0
+        self._step_started = 0.0
         self.busy = False
-
-    def count_own(self, commands: int) -> None:
-        """Add to the audit's own commands, which are not traffic."""
-        self._own_commands += commands
 
     async def begin(self) -> None:
         """Measure the traffic before the first step."""
-        await self._measure()
-        await asyncio.sleep(FIRST_MEASURE_SECONDS)
-        await self._measure()
+        await self._measure(WINDOW_SECONDS)
         self._step_started = monotonic()
 
     async def rest(self) -> None:
-        """Sleep between two steps, in proportion to the duration of the last one."""
+        """Sleep between two steps, in proportion to the duration of the last one, and measure the traffic."""
         worked = monotonic() - self._step_started
+        pause = min(worked * (1 / SHARE - 1), MAX_SLEEP_SECONDS) if self.busy else 0.0
         if monotonic() - self._measured_at > MEASURE_SECONDS:
-            await self._measure()
-        if self.busy:
-            await asyncio.sleep(min(worked * (1 / SHARE - 1), MAX_SLEEP_SECONDS))
+            await self._measure(max(pause, WINDOW_SECONDS))
+        elif pause:
+            await asyncio.sleep(pause)
         self._step_started = monotonic()
 
-    async def _measure(self) -> None:
-        nodes = self._valkey.primaries()
-        total = sum([_total_commands(str(await node.call("INFO", "stats"))) for node in nodes])
-        self._own_commands += len(nodes)
-        elapsed = max(monotonic() - self._measured_at, 0.001)
-        if self._last_total is not None:
-            self.busy = (total - self._last_total - self._own_commands) / elapsed > TRAFFIC_PER_SECOND
-        self._last_total, self._own_commands, self._measured_at = total, 0, monotonic()
+    async def _measure(self, seconds: float) -> None:
+        """Sleep, and count what others send meanwhile. Two round trips per primary."""
+        before, started = await self._total_commands(), monotonic()
+        await asyncio.sleep(seconds)
+        others = await self._total_commands() - before - len(self._valkey.primaries())  # without its own INFO
+        self._measured_at = monotonic()
+        self.busy = others / max(self._measured_at - started, 0.001) > TRAFFIC_PER_SECOND
+
+    async def _total_commands(self) -> int:
+        """The number of commands that the primaries have processed."""
+        return sum([_total(str(await node.call("INFO", "stats"))) for node in self._valkey.primaries()])
 
 
-def _total_commands(info: str) -> int:
+def _total(info: str) -> int:
     for line in info.splitlines():
         if line.startswith("total_commands_processed:"):
             return int(line.partition(":")[2])
