@@ -51,6 +51,7 @@ class Server:
             "--dir",
             str(self.folder),
         ]
+        command += ["--repl-diskless-sync-delay", "0"]  # a backup does not wait for other replicas
         command += ["--save", "", "--logfile", str(self.folder / "log"), "--daemonize", "no", *self.options]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self._wait()

@@ -50,6 +50,7 @@ from plaza.core.sql import Sql
 from plaza.core.sql_events import SqlEventRelay
 from plaza.core.telemetry import RequestLog, metrics_sampling
 from plaza.core.topic_hub import TopicHub
+from plaza.core.valkey import Valkey
 from plaza.core.wrong_type import WrongTypeReporter
 from plaza.demo import keys as demo
 from plaza.demo.lifecycle import Demo
@@ -131,16 +132,20 @@ class Plaza:
 
 @asynccontextmanager
 async def running(
-    settings: Settings, domains: Sequence[Domain] | None = None, *, protects_documented: bool = False
+    settings: Settings,
+    domains: Sequence[Domain] | None = None,
+    *,
+    protects_documented: bool = False,
+    restoring: bool = False,
 ) -> AsyncIterator[Plaza]:
     """Open Plaza on the Valkey that the settings name, which must be reachable.
 
     Without `domains`, those run that the settings name, or all that are installed. With `protects_documented`, no Lua
-    of this process changes a documented key.
+    of this process changes a documented key. Only with `restoring` it opens in the middle of a restore.
     """
     domains = configured_domains(settings) if domains is None else domains
     guard = document_guard(catalogues(domains)) if protects_documented else ""
-    async with _opened(settings, domains, guard) as core, metrics_sampling():
+    async with _opened(settings, domains, guard, restoring) as core, metrics_sampling():
         requests, draining = RequestLog(), asyncio.Event()
         parts = build_domains(core, domains)
         for domain, part in zip(domains, parts, strict=False):  # after them come the parts that are built last
@@ -243,11 +248,13 @@ def _clock_steps(core: Core, parts: Sequence[Parts], auditor: Auditor) -> ClockS
 
 
 @asynccontextmanager
-async def _opened(settings: Settings, domains: Sequence[Domain], guard: str = "") -> AsyncIterator[Core]:
+async def _opened(settings: Settings, domains: Sequence[Domain], guard: str, restoring: bool) -> AsyncIterator[Core]:
     """Open what the domains are built on, in order; close it in reverse."""
     clock = Clock()
     async with AsyncExitStack() as stack:
         valkey = await stack.enter_async_context(open_connection(settings.valkey_url))
+        if not restoring:
+            await _refuse_half_restored(valkey)
         await observe_latest(valkey, clock)
         revocations = Revocations(valkey, clock=clock)
         api_keys = ApiKeys(valkey, clock)
@@ -272,11 +279,25 @@ async def _opened(settings: Settings, domains: Sequence[Domain], guard: str = ""
         yield Core(settings, valkey, functions, sql, auth, limiter, clock)
 
 
+async def _refuse_half_restored(valkey: Valkey) -> None:
+    backup = await valkey.call("GET", keys.RESTORING())
+    if backup is not None:
+        raise OperatorError(
+            f"The restore of backup {backup} has not ended. Wait for it; if it failed, repeat it with --replace."
+        )
+
+
 def migrations_of(domains: Sequence[Domain]) -> tuple[list[Path], list[Path]]:
     """Return the folders of migrations of core and these domains, and those of the domains that are off."""
     off = [domain for domain in installed_domains(DOMAINS) if domain not in domains]
     own, others = ([d.migrations for d in group if d.migrations is not None] for group in (domains, off))
     return [sql_migrations.CORE_FOLDER, *own], others
+
+
+def migration_folders(domains: Sequence[Domain]) -> list[Path]:
+    """Return the folders of migrations of core, of these domains and of those that are off."""
+    own, others = migrations_of(domains)
+    return [*own, *others]
 
 
 def _auditor(core: Core, domains: Sequence[Domain], parts: Sequence[Parts]) -> Auditor:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import plaza
 from plaza.commands import (
     api_keys,
+    backup,
     challenges,
     data_key,
     demo,
@@ -93,6 +94,7 @@ def parser() -> argparse.ArgumentParser:
     users.add_commands(commands)
     api_keys.add_commands(commands)
     data_key.add_commands(commands)
+    backup.add_commands(commands)
     demo.add_commands(commands)
     challenges.add_commands(commands)
     live.add_commands(commands)

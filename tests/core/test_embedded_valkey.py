@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -239,21 +238,6 @@ async def test_damage_found_at_a_restart_stops_supervision_with_the_reason(tmp_p
             reason = await valkey.failure
     assert "Bad file format" in reason
     assert "docs/operations.md" in reason
-
-
-async def test_a_documented_online_backup_can_be_started(tmp_path: Path) -> None:
-    """`docs/operations.md`, Backups."""
-    async with EmbeddedValkey(tmp_path / "var") as valkey:
-        with redis_client(valkey) as client:
-            client.config_set("auto-aof-rewrite-percentage", 0)
-            assert client.info("persistence")["aof_rewrite_in_progress"] == 0
-            for i in range(100):
-                client.set(f"before{i}", "v")
-            writing = asyncio.create_task(asyncio.to_thread(_write_many, valkey, 2_000))
-            copied = tmp_path / "copy" / "valkey" / "appendonlydir"
-            await asyncio.to_thread(shutil.copytree, tmp_path / "var" / "valkey" / "appendonlydir", copied)
-            await writing
-    assert await count_keys(tmp_path / "copy") >= 100
 
 
 async def test_an_unusable_directory_is_named_in_the_error(tmp_path: Path) -> None:

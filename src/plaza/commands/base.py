@@ -67,7 +67,7 @@ def with_plaza_logged(
     from plaza.core.security_log import DONE, LogEntry
 
     async def run(plaza: Plaza) -> T:
-        entry = LogEntry(_operator(), f"plaza {action}", subject, detail=detail, kind="admin")
+        entry = LogEntry(operator(), f"plaza {action}", subject, detail=detail, kind="admin")
         log = plaza.services.get(SqlSecurityLog)
         if log is None:
             return await work(plaza)
@@ -79,7 +79,7 @@ def with_plaza_logged(
     return with_plaza(run, protects_documented=protects_documented)
 
 
-def _operator() -> str:
+def operator() -> str:
     """Return the user of the machine who runs the command, as the security log names them."""
     try:
         return f"@cli:{getpass.getuser()}"

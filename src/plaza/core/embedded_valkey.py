@@ -155,6 +155,8 @@ class EmbeddedValkey:
             "maxmemory-policy noeviction",
             # The append-only file is complete; snapshots would cost forks and add nothing.
             'save ""',
+            # A backup reads the data as a replica would. There are no others to wait for.
+            "repl-diskless-sync-delay 0",
         ]
         _write_private(self.folder / "valkey.conf", "\n".join(lines) + "\n")
         if self._log_path.exists() and self._log_path.stat().st_size > MAX_LOG_BYTES:

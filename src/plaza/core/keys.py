@@ -171,6 +171,14 @@ LIBRARIES = Key(
     value_regex="<ms>",
     read=KeyAccess.ADMIN,
 )
+RESTORING = Key(
+    "plaza:restoring",
+    "string",
+    "A restore that has not ended: until it does, or is repeated, no server starts on these keys.",
+    contains="id of the backup",
+    lifetime="while the restore runs",
+    read=KeyAccess.ADMIN,
+)
 
 CLOCKS = Key(
     "plaza:clocks",

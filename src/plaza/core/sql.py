@@ -296,6 +296,7 @@ def _unusable(file: Path, error: Exception) -> Exception:
 
 
 def postgres_url(url: str) -> str:
+    """Return the URL of a PostgreSQL database. Raises `SettingError` if it is another one, or without the driver."""
     if url.split("://")[0] not in ("postgresql", "postgres"):
         raise SettingError(_URL_FORMAT)  # without the given URL, which can contain a password
     require_extra("postgres", "PLAZA_DATABASE_URL is the address of a PostgreSQL database.")
@@ -306,6 +307,7 @@ _URL_FORMAT = "PLAZA_DATABASE_URL must look like postgresql://user:password@host
 
 
 def postgres_engine(url: str, statement_seconds: float | None, **pool: Any) -> AsyncEngine:
+    """Return an engine whose statements may take so long; None for no limit."""
     from plaza.core.postgres import connect  # only where asyncpg is installed
 
     async def creator() -> Any:

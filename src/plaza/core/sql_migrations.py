@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,11 +88,30 @@ def upgrade(connection: Connection, folders: Sequence[Path], off: Sequence[Path]
 
     config = _config([*folders, *off])
     scripts = ScriptDirectory.from_config(config)
-    _refuse_unknown(connection, scripts)
+    _refuse_unknown(_current_heads(connection), scripts)
     config.attributes["connection"] = connection
     for script in scripts.get_revisions(scripts.get_heads()):
         if script is not None and Path(script.path).parent in folders:
             command.upgrade(config, script.revision)
+
+
+def upgrade_to(connection: Connection, folders: Sequence[Path], revisions: Sequence[str]) -> None:
+    """Create the tables of an empty database as they were at some revisions, one of each branch."""
+    from alembic import command
+
+    config = _config(folders)
+    config.attributes["connection"] = connection
+    for revision in revisions:
+        command.upgrade(config, revision)
+
+
+def drop_all(connection: Connection, folders: Sequence[Path]) -> None:
+    """Drop every table that the migrations created."""
+    from alembic import command
+
+    config = _config(folders)
+    config.attributes["connection"] = connection
+    command.downgrade(config, "base")
 
 
 def _config(migration_folders: Sequence[Path]) -> Config:
@@ -108,9 +127,15 @@ def _config(migration_folders: Sequence[Path]) -> Config:
     return config
 
 
-def _refuse_unknown(connection: Connection, scripts: ScriptDirectory) -> None:
-    known = {script.revision for script in scripts.walk_revisions()}
-    unknown = _current_heads(connection) - known
+def refuse_unknown(revisions: Iterable[str], folders: Sequence[Path]) -> None:
+    """Raise `SettingError` if one of the revisions is not in the folders: a newer Plaza created the tables."""
+    from alembic.script import ScriptDirectory
+
+    _refuse_unknown(revisions, ScriptDirectory.from_config(_config(folders)))
+
+
+def _refuse_unknown(revisions: Iterable[str], scripts: ScriptDirectory) -> None:
+    unknown = set(revisions) - {script.revision for script in scripts.walk_revisions()}
     if unknown:
         raise SettingError(
             f"The database is newer than this Plaza ({plaza.__version__}): it has revision "

@@ -1,0 +1,14 @@
+"""What a backup or a restore reports while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+# The step, and how much of it was done since the last call: bytes, or keys for the step "keys".
+OnProgress = Callable[[str, int], None]
+
+
+def step(on_progress: OnProgress, name: str) -> Callable[[int], None]:
+    """Return the function that reports progress of one step."""
+    on_progress(name, 0)
+    return lambda done: on_progress(name, done)

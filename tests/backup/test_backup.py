@@ -1,0 +1,119 @@
+"""What backups write, and what a restore refuses."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from plaza.app import Plaza, running
+from plaza.backup.chunks import BrokenBackup
+from plaza.backup.creation import BackupRun
+from plaza.backup.restoration import RestoreRun
+from plaza.backup.snapshots import BackupDirectory
+from plaza.core.errors import OperatorError
+from plaza.core.keys import RESTORING
+from plaza.core.settings import Settings
+from plaza.social.inbound_sync import InboundSync
+from tests.backup.storm import BackupStorm
+from tests.databases import with_tables
+from tests.processes import SimulatedCrash
+from tests.servers import Server
+
+
+@pytest.fixture
+def settings(server: Server, tmp_path: Path) -> Settings:
+    (tmp_path / "source").mkdir()
+    return Settings(data_dir=with_tables(tmp_path / "source"), valkey_url=server.url, rate_limits=False)
+
+
+@pytest.fixture
+async def plaza(settings: Settings) -> AsyncIterator[Plaza]:
+    """A small community with pictures."""
+    async with running(settings) as plaza:
+        await plaza.get(InboundSync).apply("user", [{"username": "ana"}])
+        storm = BackupStorm(plaza)
+        await storm.add_picture()
+        await storm.add_picture()
+        yield plaza
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> BackupDirectory:
+    return BackupDirectory(tmp_path / "backups")
+
+
+async def test_a_second_backup_stores_no_picture_again_and_old_ones_can_go(
+    plaza: Plaza, directory: BackupDirectory, settings: Settings
+) -> None:
+    first = await BackupRun(plaza, directory).run()
+    files = {file.path: file for file in await directory.media_files(first)}
+    assert len(files) == 6
+    # Files never change, so those of the first backup are not read again: also not if someone overwrites one.
+    path = settings.data_dir / "media" / next(iter(files))
+    path.write_bytes(bytes(path.stat().st_size))
+    second = await BackupRun(plaza, directory).run(keep=1)
+    assert {file.path: file for file in await directory.media_files(second)} == files
+    assert directory.ids() == [second.id]
+    assert second.id > first.id
+    assert directory.next_id(0) > second.id, "also if the clock was set back"
+    stored = {file.name for file in directory.folder.glob("chunks/*/*")}
+    assert stored == await directory.chunk_names(second)
+
+
+async def test_only_the_owner_can_read_a_backup(plaza: Plaza, directory: BackupDirectory) -> None:
+    await BackupRun(plaza, directory).run()
+    paths = [directory.folder, *directory.folder.rglob("*")]
+    assert {oct(path.stat().st_mode & 0o777) for path in paths if path.is_file()} == {"0o600"}
+    assert {oct(path.stat().st_mode & 0o777) for path in paths if path.is_dir()} == {"0o700"}
+    with directory.locked(), pytest.raises(OperatorError, match=r"Another backup to .* is running"):
+        await BackupRun(plaza, directory).run()
+
+
+async def test_a_restore_that_cannot_succeed_changes_nothing(
+    plaza: Plaza, directory: BackupDirectory, settings: Settings, tmp_path: Path
+) -> None:
+    with pytest.raises(BrokenBackup, match="contains no complete backup"):
+        await RestoreRun(settings, directory).run(replaces=True)
+    snapshot = await BackupRun(plaza, directory).run()
+    before = await plaza.core.valkey.call("DBSIZE")
+    with pytest.raises(OperatorError, match="not empty: Valkey, the SQL database, the store of pictures"):
+        await RestoreRun(settings, directory).run()
+    with pytest.raises(OperatorError, match="of sqlite, and PLAZA_DATABASE_URL names postgresql"):
+        await RestoreRun(replace(settings, database_url="postgresql://nowhere/x"), directory).run(replaces=True)
+    with pytest.raises(OperatorError, match=f"contains no backup 1999. It contains {snapshot.id}"):
+        await RestoreRun(settings, directory).run("1999", replaces=True)
+    file = next(directory.folder.glob("chunks/*/*"))
+    content = file.read_bytes()
+    file.unlink()
+    with pytest.raises(BrokenBackup, match="incomplete"):
+        await RestoreRun(settings, directory).run(replaces=True)
+    file.write_bytes(content)
+    manifest = next(directory.folder.glob("snapshots/*.json"))
+    manifest.write_bytes(manifest.read_bytes().replace(b'"plain"', b'"pla1n"'))
+    with pytest.raises(BrokenBackup, match="was changed"):
+        await RestoreRun(settings, directory).run(replaces=True)
+    assert await plaza.core.valkey.call("DBSIZE") == before
+
+
+async def test_no_server_starts_on_half_of_a_restore(
+    plaza: Plaza, directory: BackupDirectory, settings: Settings
+) -> None:
+    snapshot = await BackupRun(plaza, directory).run()
+
+    def fail_at_the_tables(name: str, done: int) -> None:
+        if name == "sql":
+            raise SimulatedCrash
+
+    with pytest.raises(SimulatedCrash):
+        await RestoreRun(settings, directory, fail_at_the_tables).run(replaces=True)
+    assert await plaza.core.valkey.call("GET", RESTORING()) == snapshot.id
+    with pytest.raises(OperatorError, match=f"restore of backup {snapshot.id} has not ended"):
+        async with running(settings):
+            pass
+    restored = await RestoreRun(settings, directory).run(replaces=True)
+    assert restored.audit.clean, restored.audit.findings
+    async with running(settings):
+        pass

@@ -1,0 +1,43 @@
+"""Streams are stored in chunks that later streams share, and that are checked when they are read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from plaza.backup.chunks import BrokenBackup, ChunkStore
+
+DATA = Random(1).randbytes(6_000_000)
+
+
+async def stream(data: bytes) -> AsyncIterator[bytes]:
+    for at in range(0, len(data), 70_000):
+        yield data[at : at + 70_000]
+
+
+async def test_after_an_insertion_most_chunks_are_the_same(tmp_path: Path) -> None:
+    chunks = ChunkStore(tmp_path)
+    first = await chunks.put(stream(DATA))
+    written = chunks.written_bytes
+    second = await chunks.put(stream(b"inserted" + DATA[:3_000_000] + b"also" + DATA[3_000_000:]))
+    assert await chunks.read_all(first) == DATA
+    assert await chunks.read_all(second) == b"inserted" + DATA[:3_000_000] + b"also" + DATA[3_000_000:]
+    assert len(first.chunks) > 5
+    assert chunks.written_bytes - written < written / 2
+
+
+async def test_a_missing_or_changed_chunk_is_refused(tmp_path: Path) -> None:
+    chunks = ChunkStore(tmp_path)
+    stored = await chunks.put(stream(b"a community"))
+    file = tmp_path / stored.chunks[0][:2] / stored.chunks[0]
+    content = file.read_bytes()
+    for changed in (content[:-1], b"", content[:5] + b"\0" + content[6:]):
+        file.write_bytes(changed)
+        with pytest.raises(BrokenBackup, match=f"{file.name} was changed"):
+            await chunks.read_all(stored)
+    file.unlink()
+    with pytest.raises(BrokenBackup, match=f"{file.name} is missing"):
+        await chunks.read_all(stored)
