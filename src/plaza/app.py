@@ -195,7 +195,9 @@ def _services(
 ) -> dict[type, Any]:
     """Return the services that handlers and commands can ask for, by type; those of the pages are added later."""
     services: dict[type, Any] = {type(service): service for part in parts for service in part.services}
-    services[System] = System(core.valkey, core.sql, draining, start_page="/app" if shows_pages(domains) else "/docs")
+    services[System] = System(
+        core.functions, core.sql, draining, start_page="/app" if shows_pages(domains) else "/docs"
+    )
     services[WrongTypeReporter] = WrongTypeReporter(core.valkey, catalogues(domains))
     encryption = FieldEncryption(core.settings.data_keys())
     logs = services.get(SqlSecurityLog), services.get(AccountLog)

@@ -1,14 +1,15 @@
 """Prints the expected errors of a command or a start as one line on stderr, and chooses the exit status.
 
-Status 2 means that the operator must fix something first: a setting, a port in use, missing Valkey permissions. Status
-1 is for all other errors: the request is not possible, or something is down and may be back soon.
+Status 2 means that the operator must fix something first: a setting, a port in use, missing Valkey permissions, a Plaza
+that is older than the data. Status 1 is for all other errors: the request is not possible, or something is down and may
+be back soon.
 """
 
 from __future__ import annotations
 
 import sys
 
-from plaza.core.errors import OperatorError, PlazaError
+from plaza.core.errors import OperatorError, OutdatedProcess, PlazaError
 from plaza.core.valkey import ReplyError
 
 # Printed as one line. Any other exception is a bug and shows a traceback.
@@ -18,7 +19,7 @@ EXPECTED = (OperatorError, PlazaError, ReplyError)
 def print_error(error: OperatorError | PlazaError | ReplyError) -> int:
     """Print the error. Returns the exit status."""
     print(f"plaza: {_message(error)}", file=sys.stderr, flush=True)
-    return 1 if isinstance(error, PlazaError) else 2
+    return 1 if isinstance(error, PlazaError) and not isinstance(error, OutdatedProcess) else 2
 
 
 def _message(error: OperatorError | PlazaError | ReplyError) -> str:

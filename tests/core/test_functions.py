@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from plaza.core import functions as functions_module
-from plaza.core.errors import PlazaError
-from plaza.core.functions import Constant, Functions, Library, OutdatedProcess
+from plaza.core.errors import OutdatedProcess, PlazaError
+from plaza.core.functions import Constant, Functions, Library
 from plaza.core.keyspace import Catalogue
 from plaza.core.valkey import REQUEST_USAGE, ReplyError, RequestUsage, Valkey
 from tests.core.ledger import BOX_ITEMS, BOXES_TOP, LIBRARY, SHELVES_TOP

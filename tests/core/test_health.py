@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from plaza.core.errors import Unavailable
+from plaza.core import functions as functions_module
+from plaza.core.errors import OutdatedProcess, Unavailable
+from plaza.core.functions import Functions
 from plaza.core.health import System
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
+from tests.core.ledger import LIBRARY
 from tests.servers import Server, running_server
 from tests.timeouts import connect_with_retries
 
@@ -20,7 +23,7 @@ TIME_LIMIT_SECONDS = 4.0
 
 
 async def test_ready_means_that_valkey_and_sql_respond(valkey: Valkey, sql: Sql) -> None:
-    assert (await System(valkey, sql, timeout_seconds=TIME_LIMIT_SECONDS).ready()).checks == {
+    assert (await System(Functions(valkey, [LIBRARY]), sql, timeout_seconds=TIME_LIMIT_SECONDS).ready()).checks == {
         "valkey": "ok",
         "sql": "ok",
     }
@@ -28,9 +31,21 @@ async def test_ready_means_that_valkey_and_sql_respond(valkey: Valkey, sql: Sql)
 
 async def test_a_process_that_shuts_down_is_not_ready(valkey: Valkey, sql: Sql) -> None:
     draining = asyncio.Event()
-    system = System(valkey, sql, draining)
+    system = System(Functions(valkey, [LIBRARY]), sql, draining)
     draining.set()
     with pytest.raises(Unavailable, match="shutting down"):
+        await system.ready()
+
+
+async def test_a_process_is_not_ready_if_a_newer_one_has_replaced_its_libraries(
+    valkey: Valkey, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = System(Functions(valkey, [LIBRARY]), sql, timeout_seconds=TIME_LIMIT_SECONDS)
+    await system.ready()
+    with monkeypatch.context() as patch:
+        patch.setattr(functions_module, "GENERATION", functions_module.GENERATION + 1)
+        await Functions(valkey, [LIBRARY]).load()
+    with pytest.raises(OutdatedProcess, match="Install its version here"):
         await system.ready()
 
 
@@ -38,7 +53,7 @@ async def test_a_valkey_that_hangs_is_reported_until_it_responds(tmp_path: Path)
     sql = await Sql.open(Settings(data_dir=tmp_path))
     with running_server() as server:
         valkey = await connect_with_retries(server.url)
-        system = System(valkey, sql, timeout_seconds=TIME_LIMIT_SECONDS)
+        system = System(Functions(valkey, [LIBRARY]), sql, timeout_seconds=TIME_LIMIT_SECONDS)
         server.pause()
         with pytest.raises(Unavailable, match=r"Unreachable: valkey\.") as away:
             await system.ready()
@@ -55,7 +70,7 @@ async def test_an_unreachable_database_is_reported(server: Server, tmp_path: Pat
     _take_away(tmp_path / "plaza.sqlite")
     valkey = await connect_with_retries(server.url)
     with pytest.raises(Unavailable, match=r"Unreachable: sql\.") as away:
-        await System(valkey, sql, timeout_seconds=TIME_LIMIT_SECONDS).ready()
+        await System(Functions(valkey, [LIBRARY]), sql, timeout_seconds=TIME_LIMIT_SECONDS).ready()
     assert away.value.extra["checks"]["valkey"] == "ok"
     await sql.close()
     await valkey.close()

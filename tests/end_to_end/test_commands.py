@@ -18,6 +18,7 @@ import redis
 
 from plaza.cli import parser
 from plaza.core import metrics
+from plaza.core.functions import GENERATION
 from tests.processes import ServerProcess, environment, plaza, run_program, serving, until
 from tests.servers import Server
 from tests.timeouts import TIME_LIMIT_SECONDS
@@ -234,6 +235,24 @@ def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
     assert refused.returncode == 2
     assert f"Port {port} of 127.0.0.1 is in use." in one_line(refused)
     assert not (tmp_path / "var").exists(), "nothing was started"
+
+
+def test_a_plaza_that_is_older_than_the_data_is_not_ready_and_does_not_start(tmp_path: Path, server: Server) -> None:
+    with serving(tmp_path / "var", PLAZA_VALKEY_URL=server.url) as old:
+        with server.redis_client() as client:
+            (library,) = client.execute_command("FUNCTION", "LIST", "LIBRARYNAME", "plaza_limits_*")
+            name = library["library_name"]
+            newer = name.replace(f"_g{GENERATION}_", f"_g{GENERATION + 1}_")
+            function = "redis.register_function('newer', function() end)"
+            client.execute_command("FUNCTION", "LOAD", f"#!lua name={newer}\n{function}")
+            client.execute_command("FUNCTION", "DELETE", name)
+        response = old.get("/readyz")
+        assert (response.status_code, response.json()["code"]) == (503, "outdated")
+        assert "Install its version here" in response.json()["detail"]
+        assert old.get("/healthz").status_code == 200
+        refused = plaza(tmp_path / "other", "serve", PLAZA_VALKEY_URL=server.url)
+    assert refused.returncode == 2, "so that systemd does not restart it"
+    assert "Install its version here" in one_line(refused)
 
 
 @pytest.mark.parametrize(

@@ -97,3 +97,9 @@ class Unavailable(PlazaError):
     def __init__(self, detail: str = "", *, retry_after: float = 1.0, **extra: Any) -> None:
         super().__init__(detail, **extra)
         self.retry_after = retry_after
+
+
+class OutdatedProcess(Unavailable):
+    """A newer Plaza has changed what the keys mean. Only the operator can fix that, by an upgrade."""
+
+    title, code = "This process is older than the data", "outdated"

@@ -9,6 +9,7 @@ generations, and an older process fails with 503 instead of running old code on 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import re
@@ -19,7 +20,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from plaza.core import keys as core
-from plaza.core.errors import PlazaError, Unavailable
+from plaza.core.errors import OutdatedProcess, PlazaError
 from plaza.core.event_streams import SHARDS
 from plaza.core.keyspace import Catalogue, Layout, join_catalogues
 from plaza.core.outbox import Outbox
@@ -36,10 +37,6 @@ PROJECTION_MS = 5_000
 
 _PROJECTION = re.compile(r"^projection\('(\w+)'", re.MULTILINE)
 PRELUDE = "".join((files("plaza.core") / f"{name}.lua").read_text() for name in ("prelude", "emission", "outbox"))
-
-
-class OutdatedProcess(Unavailable):
-    title, code = "This process is older than the data", "outdated"
 
 
 # A value that Lua gets from Python: a number, a text, a flag, a list or a table of these.
@@ -145,6 +142,16 @@ class Functions:
             for name, built in self.built.items():
                 await _load(node, name, built, loaded)
         await self._record_use()
+
+    async def require_loaded(self) -> None:
+        """Load the libraries where one is missing; `OutdatedProcess` if a newer Plaza replaced it. A round trip each.
+
+        A newer generation removes all libraries of older ones, so looking for one of them is enough.
+        """
+        name = next(iter(self.built.values())).name
+        nodes = self.valkey.primaries()
+        if not all(await asyncio.gather(*(node.call("FUNCTION", "LIST", "LIBRARYNAME", name) for node in nodes))):
+            await self.load()
 
     async def run(self, command: str, keys: Sequence[str], *args: Arg) -> Any:
         """Run a command of the owner of `keys[0]` and complete its projections. One round trip on one server."""
@@ -266,7 +273,9 @@ async def _names(node: Valkey) -> set[str]:
 async def _load(node: Valkey, domain: str, built: BuiltLibrary, loaded: set[str]) -> None:
     others = [match for match in map(LIBRARY_NAME.fullmatch, loaded) if match and match[1] == domain]
     if any(int(match[2]) > GENERATION for match in others):
-        raise OutdatedProcess("A newer Plaza has changed what the keys mean. Upgrade this process.")
+        raise OutdatedProcess(
+            "A newer Plaza uses this Valkey and has changed what the keys mean. Install its version here, then restart."
+        )
     if built.name not in loaded:
         await _load_once(node, built)
     for match in others:

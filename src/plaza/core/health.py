@@ -8,14 +8,14 @@ from typing import Any, Literal
 import msgspec
 
 from plaza import __version__
-from plaza.core.errors import Unavailable
+from plaza.core.errors import OutdatedProcess, Unavailable
+from plaza.core.functions import Functions
 from plaza.core.http.access import PUBLIC
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
 from plaza.core.root_path import with_root
 from plaza.core.sql import Sql
-from plaza.core.valkey import Valkey
 
 # Load balancers wait a second or two for a response.
 READY_SECONDS = 1.0
@@ -49,7 +49,7 @@ class System:
 
     def __init__(
         self,
-        valkey: Valkey,
+        functions: Functions,
         sql: Sql,
         draining: asyncio.Event | None = None,
         *,
@@ -57,15 +57,23 @@ class System:
         start_page: str = "/app",
     ) -> None:
         self.start_page = start_page  # of browsers
-        self.valkey = valkey
+        self.functions = functions
         self.sql = sql
         self.timeout_seconds = timeout_seconds
         self._draining = draining or asyncio.Event()
 
     async def ready(self) -> Readiness:
-        """Check every Valkey primary and SQL at once. Raises `Unavailable` if one fails or the process shuts down."""
-        valkey, sql = await asyncio.gather(self._check(self._ping_valkey()), self._check(self.sql.ping()))
-        checks = {"valkey": valkey, "sql": sql}
+        """Check every Valkey primary and SQL at once. Raises `Unavailable` if one fails or the process shuts down.
+
+        Raises `OutdatedProcess` if a newer Plaza has replaced the Lua libraries: then most routes fail.
+        """
+        checks: dict[str, str] = {}
+        pings = {"valkey": self.functions.require_loaded(), "sql": self.sql.ping()}
+        states = await asyncio.gather(*map(self._check, pings.values()), return_exceptions=True)
+        for name, state in zip(pings, states, strict=True):
+            if isinstance(state, BaseException):
+                raise state
+            checks[name] = state
         if self._draining.is_set():
             raise Unavailable("This process is shutting down.", checks=checks)
         unreachable = [name for name, state in checks.items() if state != "ok"]
@@ -73,13 +81,12 @@ class System:
             raise Unavailable(f"Unreachable: {', '.join(unreachable)}.", checks=checks)
         return Readiness("ready", checks)
 
-    async def _ping_valkey(self) -> None:
-        await asyncio.gather(*(node.call("PING") for node in self.valkey.primaries()))
-
     async def _check(self, ping: Any) -> str:
         try:
             async with asyncio.timeout(self.timeout_seconds):
                 await ping
+        except OutdatedProcess:
+            raise
         except Unavailable as error:
             return error.detail
         except TimeoutError:
@@ -98,7 +105,10 @@ async def get_health() -> Health:
 
 @route.get("/readyz", access=PUBLIC, limit=None)
 async def get_readiness(system: System) -> Readiness:
-    """Check that Valkey and SQL respond; 503 otherwise, and during shutdown."""
+    """Check that Valkey and SQL respond.
+
+    503 otherwise, during shutdown, and if a newer Plaza has changed what the keys mean.
+    """
     return await system.ready()
 
 
