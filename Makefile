@@ -57,6 +57,7 @@ clean:
 .venv/.run-ready: .venv/.created pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt setuptools
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[all]'
+	$(BIN)/python -m compileall -q src  # also where PYTHONDONTWRITEBYTECODE is set: each start would compile again
 	@touch $@
 
 .venv/.test-ready: .venv/.run-ready

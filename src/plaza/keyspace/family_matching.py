@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from plaza.core.invariants import Command, Entry, Invariant, Shape
@@ -113,13 +114,18 @@ class PrefixGroup:
     """Families with the same literal prefix, compiled to one regular expression."""
 
     def __init__(self, families: Sequence[KeyFamily], layout: Layout) -> None:
+        self._families, self._layout = families, layout
         self._by_group: dict[int, tuple[KeyFamily, int]] = {}
-        alternatives, group = [], 1
+        group = 1
         for family in families:
-            alternatives.append(f"({family.key.regex(layout, family.shapes)})")
             self._by_group[group] = (family, group + len(family.key.parts))
             group += 1 + len(family.key.parts)
-        self._match = re.compile("|".join(alternatives) or r"(?!)", re.DOTALL).fullmatch
+
+    @cached_property
+    def _match(self) -> Callable[[str], re.Match[str] | None]:
+        """Compiled when it is first needed: most processes match few of the groups, or none."""
+        alternatives = [f"({family.key.regex(self._layout, family.shapes)})" for family in self._families]
+        return re.compile("|".join(alternatives) or r"(?!)", re.DOTALL).fullmatch
 
     def match(self, name: str) -> tuple[KeyFamily, tuple[str, ...]] | None:
         """The family of a name in this group, and the ids in it."""

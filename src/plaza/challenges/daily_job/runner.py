@@ -72,7 +72,6 @@ class DailyJob:
         self._valkey = projections.valkey
         self._leases = leases
         self._popular = PopularPosts(projections)
-        self._training = _neighbour_training(projections)
 
     async def run(
         self, progress: Progress = lambda step, done, total: None, *, rebuild_all: bool = False
@@ -111,7 +110,8 @@ class DailyJob:
         if last_run.cursor.get("model") == source and not rebuild_all:
             return 0
         await self._popular.store(today)
-        fitted = 0 if self._training is None else await self._training.run(today, progress)
+        training = _neighbour_training(self._projections)
+        fitted = 0 if training is None else await training.run(today, progress)
         await self._valkey.call("HSET", DB_CURSOR(COUNTS), "model", source)
         return fitted
 
@@ -246,6 +246,7 @@ def _neighbour_training(projections: ChallengeProjections) -> NeighbourTraining 
     """What computes similar challenges; None without numpy."""
     if not is_installed("recommend"):
         return None
+    # Imported late: numpy takes a third of a second.
     from plaza.challenges.recommendation.training import NeighbourTraining
 
     return NeighbourTraining(projections)

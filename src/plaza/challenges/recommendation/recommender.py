@@ -10,6 +10,7 @@ posts, posts they reacted to and posts of ended challenges are left out, even if
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -114,7 +115,7 @@ class Recommender:
         self._candidates = CandidateCache(projections.sql)
         self._blocks = blocks
         self._avatars = avatars or NoAvatars()
-        self._find_similar = _similarity()
+        self._find_similar: FindSimilar | None = None
 
     async def recommend(self, actor: Actor, limit: int) -> Recommendations:
         """Recommended posts with reasons.
@@ -175,8 +176,18 @@ class Recommender:
             pool=frozenset(valid_ids(ids)),
             popular={int(id): int(float(count)) for id, count in popular if is_id(id)},
             hidden=frozenset(name for names in hidden for name in names),
-            similar=self._find_similar(own, neighbours),
+            similar=await self._similar(own, neighbours),
         )
+
+    async def _similar(
+        self, own: Sequence[OwnChallenge], neighbours: Sequence[str | None]
+    ) -> Mapping[int, OwnChallenge]:
+        if not any(neighbours):
+            return {}
+        if self._find_similar is None:
+            # Loaded late, and beside other requests: numpy takes a third of a second.
+            self._find_similar = await asyncio.to_thread(_similarity)
+        return self._find_similar(own, neighbours)
 
     def _pool_commands(self, today: int) -> list[list[Arg]]:
         """Three commands per category: the newest posts up to slot 0, those beyond it, and random ones of any age."""

@@ -11,6 +11,7 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from functools import cached_property
 from random import Random
 from typing import Any, Final
 
@@ -47,7 +48,10 @@ class PicturesLoader:
         self._posts = posts
         self._avatars = avatars
         self._items = items
-        self._users = {user.username: user for user in CommunityUsers().users}
+
+    @cached_property
+    def _users(self) -> dict[str, DemoUser]:
+        return {user.username: user for user in CommunityUsers().users}
 
     async def load(self, batch: int, size: int) -> int:
         """Load all pictures, which takes a few seconds; return how many there are. Without libvips there are none."""
