@@ -13,7 +13,7 @@ import pytest
 from plaza.core import metrics
 from plaza.core.http import admission_queue
 from plaza.core.http.admission import HEALTH_PATHS, AdmissionControl
-from plaza.core.http.admission_queue import LATE_SECONDS, MIN_RUNNING, TICK_SECONDS, AdmissionQueue
+from plaza.core.http.admission_queue import LATE_SECONDS, MIN_RUNNING, TICK_SECONDS, AdmissionQueue, CompletionRate
 from plaza.core.http.responses import EVENTS
 from plaza.core.http.uvicorn_protocol import limited_protocol
 from tests.http_servers import is_problem, serving
@@ -184,6 +184,18 @@ async def test_a_late_event_loop_starts_nothing_until_it_recovers() -> None:
         assert await waiting
     for _ in range(MIN_RUNNING + 1):
         queue.leave()
+
+
+def test_a_pause_does_not_lower_what_a_process_is_known_to_complete() -> None:
+    rate, now = CompletionRate(), time.monotonic()
+    rates = []
+    for second, completed in enumerate((0, 100, 0, 20), start=1):
+        rate.completed = completed
+        rate.measure(now + second, is_saturated=True)
+        rates.append(rate.per_second)
+    assert rates == [None, *[pytest.approx(100, rel=0.1)] * 3]
+    rate.measure(now + 5, is_saturated=False)
+    assert rate.per_second is None
 
 
 async def test_time_before_the_first_step_of_a_request_counts_as_waiting() -> None:

@@ -27,6 +27,7 @@ STARTS_PER_TICK = 16
 LATE_SECONDS = 0.03
 # Completions are counted over so long to know how many requests can be served in time.
 WINDOW_SECONDS = 0.25
+WINDOWS = 8
 # Until that is known, so many may wait. A parsed request takes about 5 KB.
 MAX_WAITING = 1_000
 # A refusal takes a fifteenth of the CPU of a short request. A client that repeats a refused request at once would leave
@@ -67,20 +68,30 @@ class ShedReport:
 
 
 class CompletionRate:
-    """The requests per second that a saturated process completes; None while requests do not wait."""
+    """The requests per second that a saturated process completes; None while requests do not wait, or none completed.
+
+    It is the best of the last windows: in one window alone a slow query or a pause of the machine can hold up all.
+    """
 
     def __init__(self) -> None:
-        self.per_second: float | None = None
         self.completed = 0  # in this window
+        self._windows: deque[float] = deque(maxlen=WINDOWS)
         self._is_saturated = True  # requests waited at every tick of this window
         self._start = monotonic()
+
+    @property
+    def per_second(self) -> float | None:
+        return max(self._windows, default=0.0) or None
 
     def measure(self, now: float, *, is_saturated: bool) -> None:
         """Call it at every tick."""
         self._is_saturated = self._is_saturated and is_saturated
         seconds = now - self._start
         if seconds >= WINDOW_SECONDS:
-            self.per_second = self.completed / seconds if self._is_saturated else None
+            if self._is_saturated:
+                self._windows.append(self.completed / seconds)
+            else:
+                self._windows.clear()
             self._start, self.completed, self._is_saturated = now, 0, True
 
 
@@ -108,8 +119,9 @@ class AdmissionQueue:
         if not waiting:
             return False
         limit = self._max_waiting
-        if self._rate.per_second is not None:
-            limit = min(limit, max(MIN_RUNNING, int(self._rate.per_second * wait_seconds)))
+        rate = self._rate.per_second
+        if rate is not None:
+            limit = min(limit, max(MIN_RUNNING, int(rate * wait_seconds)))
         if waiting < limit:
             return False
         self._shed.queue_full += 1
