@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import redis
@@ -14,7 +14,7 @@ import structlog
 from plaza.core import metrics, stream_consumer
 from plaza.core.errors import Unavailable
 from plaza.core.event_streams import EventStream, stream_of
-from plaza.core.events import EVENTS, Consumer, Event, Events
+from plaza.core.events import EVENTS, Consumer, Event, EventData, Events
 from plaza.core.functions import Functions
 from plaza.core.stream_consumer import StreamConsumer
 from plaza.core.stream_watch import StreamWatch
@@ -160,6 +160,30 @@ async def test_a_consumer_of_some_types_acknowledges_the_others(events: Events, 
 async def _all_handled(redis_client: Any) -> bool:
     (group,) = await redis_client.xinfo_groups(news().key)
     return bool(group["pending"] == 0 and group["lag"] == 0)
+
+
+class NewsSent(EventData):
+    """An event of these tests."""
+
+    type: ClassVar[str] = "news.sent"
+    subject: ClassVar[str] = "post"
+    post: str
+    author: str | None = None
+
+
+async def test_an_event_that_lacks_what_its_type_declares_is_skipped_once(
+    events: Events, handler: RecordingHandler, redis_client: Any
+) -> None:
+    labels = {"stream": "news", "group": "g", "result": "skipped"}
+    before = number("plaza_events_handled_total", labels)
+    incomplete = ("{}", '{"post": 5}', "[]", "no JSON", '{"post": "a", "author": 1}')
+    complete = ('{"post": "a", "added": 1}', '{"post": "b", "author": null}')
+    for n, data in enumerate((complete[0], *incomplete, complete[1])):
+        await events.emit("news", OWNER, n=n, type=NewsSent.type, data=data)
+    async with reading(events, Consumer("news", "g", handler, declared=[NewsSent])):
+        await eventually(lambda: _all_handled(redis_client))
+    assert handler.numbers == [0, 6]
+    assert number("plaza_events_handled_total", labels) == before + len(incomplete)
 
 
 async def test_a_new_group_can_start_with_the_next_event(events: Events, handler: RecordingHandler) -> None:

@@ -34,7 +34,7 @@ def port_of(client: httpx.AsyncClient) -> int:
 
 async def test_a_path_parameter_is_converted_and_a_wrong_one_is_422_and_named(client: httpx.AsyncClient) -> None:
     assert (await client.post("/things/12/like")).json()["liked"] == 12
-    for wrong in ("0", "-1", "x", "1.5", "0x1"):
+    for wrong in ("0", "-1", "x", "1.5", "0x1", "1e3", "7.0"):
         assert is_problem(await client.get(f"/things/{wrong}"), 422, "invalid")["field"] == "thing"
 
 

@@ -162,7 +162,7 @@ async def test_many_and_slow_listeners_are_limited(
     core = plaza.core
     source = PostTopics(plaza.get(Feeds), plaza.get(HomeFeed), core.clock)
     hub = TopicHub(plaza.get(EventHub), [source], None, core.auth, core.clock)
-    for names in (["explore"] * 101, ["shop"], ["post:" + "a" * 65], [""]):
+    for names in (["explore"] * 101, ["shop"], ["post:" + "a" * 65], ["explore:x"], ["post"], [""]):
         with pytest.raises(Invalid):
             await hub.subscribe(None, "192.0.2.1", names)
     monkeypatch.setattr(topic_hub, "MAX_PER_ADDRESS", 2)

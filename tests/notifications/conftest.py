@@ -78,7 +78,7 @@ class NotifiedCommunity(CommunityClient):
         """Handle the events since the last call; with `replay`, all events again."""
         for source in self.recorder.sources:
             known = self.handled.setdefault(source.stream, set())
-            is_wanted = TypeFilter(source.event_types)
+            is_wanted = TypeFilter(kind.type for kind in source.events)
             events = [event for event in await read_events(self.redis, source.stream) if is_wanted(event.type)]
             new = [event for event in events if replay or event.id not in known]
             known.update(event.id for event in events)

@@ -173,6 +173,8 @@ async def test_moderation_names_no_admin(community: NotifiedCommunity) -> None:
         ("like", None),
     }
     assert {each["action"] for each in await community.told("ben")} == {"unsuspended", "resolved"}
+    await community.request("PATCH", f"/reports/{number}", "root", {"state": "open"})
+    await community.told_soon("ben", ("moderation", "ben", [], 1))
 
 
 @on_one_server

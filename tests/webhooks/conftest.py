@@ -19,7 +19,6 @@ from tests.databases import with_tables
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server
 from tests.webhooks.receiver import Receiver, receiving
-from tests.webhooks.worker_process import WITHOUT_NOTIFICATIONS
 
 API_KEY = "k" * 32
 
@@ -32,7 +31,6 @@ async def plaza(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[Plaza]
         rate_limits=False,
         api_key=API_KEY,
         webhooks_private=True,
-        domains=WITHOUT_NOTIFICATIONS,
     )
     async with running(settings) as plaza:
         yield plaza

@@ -21,7 +21,6 @@ from tests.servers import Cluster, Server, running_server
 from tests.waiting import eventually
 from tests.webhooks.receiver import ReceivedWebhook, Receiver, answer
 from tests.webhooks.test_delivery import emit_many, numbers_by_subject
-from tests.webhooks.worker_process import WITHOUT_NOTIFICATIONS
 
 SUBJECTS = [str(number % 20) for number in range(400)]
 EXPECTED = {subject: [n for n, each in enumerate(SUBJECTS) if each == subject] for subject in set(SUBJECTS)}
@@ -44,7 +43,7 @@ def worker_process(url: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
 @contextlib.asynccontextmanager
 async def endpoint(place: Server | Cluster, folder: Path, receiver: Receiver) -> AsyncIterator[str]:
     """Plaza without a worker, and an endpoint. Gives its id."""
-    settings = Settings(data_dir=folder, valkey_url=place.url, webhooks_private=True, domains=WITHOUT_NOTIFICATIONS)
+    settings = Settings(data_dir=folder, valkey_url=place.url, webhooks_private=True)
     async with running(settings) as plaza:
         yield (await plaza.get(Webhooks).create("@cli", NewWebhook(receiver.url, ["*"]))).id
     use_layout(Layout.PLAIN)
@@ -98,9 +97,7 @@ async def test_a_restart_of_valkey_loses_nothing(tmp_path: Path, receiver: Recei
             await answer(200)(request, writer)
 
         receiver.respond = respond
-        settings = Settings(
-            data_dir=tmp_path, valkey_url=server.url, webhooks_private=True, domains=WITHOUT_NOTIFICATIONS
-        )
+        settings = Settings(data_dir=tmp_path, valkey_url=server.url, webhooks_private=True)
         async with running(settings) as plaza:
             await plaza.get(Webhooks).create("@cli", NewWebhook(receiver.url, ["*"]))
             with server.redis_client() as client:

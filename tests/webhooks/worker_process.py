@@ -6,12 +6,10 @@ import asyncio
 import sys
 from pathlib import Path
 
-from plaza.app import DOMAINS, running
+from plaza.app import running
 from plaza.core.settings import Settings
 from plaza.webhooks import dispatcher, domain
 
-# The events of these tests are about nothing that exists: notifications would look for it again and again.
-WITHOUT_NOTIFICATIONS = tuple(each.name for each in DOMAINS if each.name != "notifications")
 # Three times the delay that a busy machine may cause for a renewal.
 LEASE_SECONDS = 2.4
 
@@ -19,7 +17,7 @@ LEASE_SECONDS = 2.4
 async def main(url: str, folder: str) -> None:
     domain.LEASE_SECONDS = LEASE_SECONDS
     dispatcher.STANDBY_SECONDS = 0.2  # type: ignore[misc]
-    settings = Settings(data_dir=Path(folder), valkey_url=url, webhooks_private=True, domains=WITHOUT_NOTIFICATIONS)
+    settings = Settings(data_dir=Path(folder), valkey_url=url, webhooks_private=True)
     async with running(settings) as plaza:
         working = asyncio.create_task(plaza.worker.run())
         print("started", flush=True)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
 from plaza.articles.comments import split_id
+from plaza.articles.events import ArticleCommentDeleted, ArticleCommented, ArticleCommentEdited, ArticleDeleted
 from plaza.articles.keys import (
     ARTICLE,
     ARTICLE_COMMENT,
@@ -38,12 +39,7 @@ class ArticleNotifications(NotificationSource):
 
     stream: Final = "articles"
     kinds: Final = ("article", "article_comment")
-    event_types: Final = (
-        "article.commented",
-        "article.comment_edited",
-        "article.comment_deleted",
-        "article.deleted",
-    )
+    events: Final = (ArticleCommented, ArticleCommentEdited, ArticleCommentDeleted, ArticleDeleted)
 
     def __init__(self, valkey: Valkey, recipients: Recipients | None) -> None:
         self._valkey = valkey
@@ -53,8 +49,8 @@ class ArticleNotifications(NotificationSource):
         """Return the users that comments may be told to. Two round trips for each comment, three with mentions."""
         found: list[Activity] = []
         for event in events:
-            if event.type != "article.deleted":
-                edited = event.type == "article.comment_edited"
+            if event.type != ArticleDeleted.type:
+                edited = event.type == ArticleCommentEdited.type
                 found += await self._told_of(event.data, event.time, edited=edited)
         return found
 
@@ -63,10 +59,10 @@ class ArticleNotifications(NotificationSource):
         groups: list[GroupName] = []
         for event in events:
             data = event.data
-            if event.type == "article.deleted":
+            if event.type == ArticleDeleted.type:
                 groups.append(GroupName(data["author"], "article_comment", f"article:{data['article']}"))
                 groups.append(GroupName(EVERYONE_TOLD, "", f"article_comment:{data['article']}"))
-            elif event.type == "article.comment_deleted":
+            elif event.type == ArticleCommentDeleted.type:
                 groups.append(GroupName(EVERYONE_TOLD, "", _comment_subject(data["comment"])))
         return groups
 

@@ -19,7 +19,7 @@ PREFIX: Final = "article:"
 class ArticleTopics:
     """The topic `article:<id>`."""
 
-    kinds = ("article",)
+    kinds = (PREFIX,)
     event_types = (ArticleVoted.type, ArticleCommented.type, ArticleCommentDeleted.type, ArticleDeleted.type)
 
     def __init__(self, articles: Articles) -> None:

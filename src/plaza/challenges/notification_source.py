@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import and_, func, or_, select
 
+from plaza.challenges.events import ChallengePosted, ChallengeReacted
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION
 from plaza.core.events import Event
 from plaza.core.notification_source import (
@@ -30,7 +31,7 @@ class ChallengeNotifications(NotificationSource):
 
     stream: Final = "challenges"
     kinds: Final = ("challenge_post",)
-    event_types: Final = ("challenge.reacted", "challenge.posted")
+    events: Final = (ChallengeReacted, ChallengePosted)
 
     def __init__(self, sql: Sql, recipients: Recipients | None) -> None:
         self._sql = sql
@@ -44,7 +45,7 @@ class ChallengeNotifications(NotificationSource):
             row = posts.get(int(event.data["post"]))
             if row is None:
                 continue
-            if event.type == "challenge.posted":
+            if event.type == ChallengePosted.type:
                 found += await self._mentions(row)
             else:
                 group = GroupName(row.username, "challenge_reaction", _subject(row))

@@ -104,6 +104,23 @@ class TypeFilter:
         return self._everything or type in self._exact or type.startswith(self._prefixes)
 
 
+class DataCheck:
+    """Says whether events have what their types declare. Additional fields and other types are fine."""
+
+    def __init__(self, declared: Iterable[type[EventData]]) -> None:
+        self._declared = {kind.type: kind for kind in declared}
+
+    def __call__(self, event: Event) -> bool:
+        kind = self._declared.get(event.type)
+        if kind is None:
+            return True
+        try:
+            known = {name: value for name, value in event.data.items() if name in kind.__struct_fields__}
+            return event.time >= 0 and isinstance(msgspec.convert(known, kind), kind)
+        except (msgspec.DecodeError, AttributeError, ValueError):  # other services can write to streams
+            return False
+
+
 @dataclass(frozen=True, slots=True)
 class Consumer:
     """Declares how a group handles the events of a domain. A handler can get an event twice.
@@ -116,6 +133,8 @@ class Consumer:
     handle: Callable[[Event], Awaitable[object]] | None = None
     handle_batch: Callable[[Sequence[Event]], Awaitable[object]] | None = None
     types: Sequence[str] = ()  # exact or `post.*`; other events are acknowledged unread; empty: all
+    # An event that lacks what its type declares is skipped and counted: no other try would help it.
+    declared: Sequence[type[EventData]] = ()
     # Makes everything that the group maintains right again, from source data. A worker calls it when events were
     # trimmed before the group had handled them.
     rebuild: Callable[[], Awaitable[object]] | None = None

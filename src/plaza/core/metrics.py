@@ -141,7 +141,7 @@ JOB_LAST_SUCCESS = Gauge(
 )
 EVENTS_HANDLED = Counter(
     "plaza_events_handled_total",
-    "Events processed by a handler, by result: done or failed (it is retried).",
+    "Events processed by a handler, by result: done, failed (it is retried) or skipped (it lacks data).",
     ["stream", "group", "result"],
     registry=REGISTRY,
 )

@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from plaza.core.events import Event
+from plaza.core.events import Event, EventData
 from plaza.core.mentions import mentions_in
 
 NotificationType = Literal[
@@ -86,8 +86,8 @@ class NotificationSource(Protocol):
         """The domain whose events it reads."""
 
     @property
-    def event_types(self) -> Sequence[str]:
-        """The types of the events it reads."""
+    def events(self) -> Sequence[type[EventData]]:
+        """The events it reads."""
 
     @property
     def kinds(self) -> Sequence[str]:

@@ -20,7 +20,7 @@ import structlog
 from plaza.core import metrics
 from plaza.core.errors import Unavailable
 from plaza.core.event_streams import EventStream
-from plaza.core.events import Consumer, Event, Events, TypeFilter
+from plaza.core.events import Consumer, DataCheck, Event, Events, TypeFilter
 from plaza.core.functions import Functions
 from plaza.core.group_member import GroupMember
 from plaza.core.stream_watch import StreamWatch
@@ -93,12 +93,14 @@ class StreamConsumer:
         self._watch = watch
         self._member = GroupMember(functions, stream, consumer.group, name, consumer.stale_seconds)
         self._is_wanted = TypeFilter(consumer.types)
+        self._is_complete = DataCheck(consumer.declared)
         self._retries = RetrySchedule(consumer.stale_seconds)
         self._claim_at = 0.0
         self._cursor = "0-0"
         labels = (consumer.stream, consumer.group)
         self._done = metrics.EVENTS_HANDLED.labels(*labels, "done")
         self._failed = metrics.EVENTS_HANDLED.labels(*labels, "failed")
+        self._skipped = metrics.EVENTS_HANDLED.labels(*labels, "skipped")
         self._dead = metrics.EVENTS_DEAD.labels(*labels)
         self._claimed = metrics.EVENTS_CLAIMED.labels(*labels)
 
@@ -145,13 +147,21 @@ class StreamConsumer:
         keeping = asyncio.create_task(self._keep(batch))
         self.busy = True
         try:
-            unwanted = [event for event in events if not self._is_wanted(event.type)]
-            batch.done(unwanted)
-            await self._handle_wanted([event for event in events if self._is_wanted(event.type)], batch)
+            batch.done([event for event in events if not self._is_wanted(event.type)])
+            wanted = [event for event in events if self._is_wanted(event.type)]
+            incomplete = {event.entry_id: event for event in wanted if not self._is_complete(event)}
+            self._skip(list(incomplete.values()), batch)
+            await self._handle_wanted([event for event in wanted if event.entry_id not in incomplete], batch)
         finally:
             self.busy = False
             keeping.cancel()
             await self._acknowledge(batch)
+
+    def _skip(self, events: Sequence[Event], batch: Batch) -> None:
+        for event in events:
+            log.warning("event_incomplete", type=event.type, **self._log_fields(event))
+        self._skipped.inc(len(events))
+        batch.done(events)
 
     async def _handle_wanted(self, events: list[Event], batch: Batch) -> None:
         """Handle a batch as one if its handler takes batches and no event failed before, else event by event."""

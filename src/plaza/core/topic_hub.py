@@ -168,7 +168,7 @@ class TopicHub:
         limits: bool = True,
     ) -> None:
         self._events = events
-        self._sources = {kind: source for source in sources for kind in source.kinds}
+        self._sources = {_kind(kind): source for source in sources for kind in source.kinds}
         self._by_type = {type: source for source in sources for type in source.event_types}
         self._hidden = hidden
         self._auth = auth
@@ -331,8 +331,9 @@ def _group_by_source(sources: Mapping[str, TopicSource], names: Sequence[str]) -
         raise Invalid(f"Must be 1 to {MAX_TOPICS} topics.", field="watch")
     grouped: dict[TopicSource, list[str]] = {}
     for name in dict.fromkeys(names):
-        source = sources.get(_kind(name))
-        if source is None or not _TOPIC.fullmatch(name):
+        kind, colon, _ = name.partition(":")
+        source = sources.get(kind)
+        if source is None or f"{kind}{colon}" not in source.kinds or not _TOPIC.fullmatch(name):
             raise Invalid(f"Unknown topic {name[:60]}.", field="watch")
         grouped.setdefault(source, []).append(name)
     return grouped

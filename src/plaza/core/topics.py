@@ -63,7 +63,7 @@ class TopicSource(Protocol):
 
     @property
     def kinds(self) -> Sequence[str]:
-        """The kinds of its topics, such as `post`."""
+        """The kinds of its topics, such as `explore`; with a colon if a topic has an id: `post:`."""
 
     @property
     def event_types(self) -> Sequence[str]:

@@ -21,7 +21,8 @@ def consumers(recorder: Recorder, rebuild: NotificationRebuild) -> list[Consumer
             source.stream,
             GROUP,
             handle_batch=partial(recorder.handle_batch, source),
-            types=source.event_types,
+            types=[kind.type for kind in source.events],
+            declared=source.events,
             rebuild=partial(rebuild.run, source),
             batch_size=BATCH_SIZE,
         )

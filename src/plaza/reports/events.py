@@ -34,4 +34,11 @@ class ReportResolved(ReportEvent):
     admin: Annotated[str, Meta(description="Username of the admin.")]
 
 
-EVENTS = (ReportCreated, ReportResolved)
+class ReportReopened(ReportEvent):
+    """An admin opened a closed report again."""
+
+    type: ClassVar[str] = "report.reopened"
+    admin: Annotated[str, Meta(description="Username of the admin.")]
+
+
+EVENTS = (ReportCreated, ReportResolved, ReportReopened)

@@ -18,6 +18,7 @@ from plaza.core.notification_source import (
 )
 from plaza.core.search_source import SCAN_BATCH
 from plaza.core.sql import Sql
+from plaza.reports.events import ReportReopened, ReportResolved
 from plaza.reports.tables import REPORTS
 
 _STATES: Final = ("resolved", "dismissed")
@@ -28,7 +29,7 @@ class ReportNotifications(NotificationSource):
 
     stream: Final = "reports"
     kinds: Final = ("report",)
-    event_types: Final = ("report.resolved",)
+    events: Final = (ReportResolved, ReportReopened)
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql

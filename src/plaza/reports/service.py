@@ -18,7 +18,7 @@ from plaza.core.sql_idempotency import release_operation
 from plaza.core.sql_paging import ids_in_table, newest_ids
 from plaza.core.username_locks import lock_username
 from plaza.core.valkey import Valkey
-from plaza.reports.events import STREAM, ReportCreated, ReportResolved
+from plaza.reports.events import STREAM, ReportCreated, ReportReopened, ReportResolved
 from plaza.reports.model import AlreadyReported, NewReport, Report, ReportChange, ReportsQuery
 from plaza.reports.tables import REPORTS
 
@@ -120,9 +120,8 @@ class Reports:
                 raise AlreadyReported("The reporter has another open report of this. Work on that one.")
             statement = update(REPORTS).where(REPORTS.c.id == id).values(values).returning(REPORTS)
             row = (await tx.execute(statement)).one()
-            if before.state != row.state and not is_open:
-                closed = ReportResolved(*_event_fields(row), state=row.state, admin=row.admin)
-                await add_events(tx, STREAM, [closed], now)
+            if before.state != row.state:
+                await add_events(tx, STREAM, [_changed(row, actor.name)], now)
         return await self.get(id)
 
     async def find_thing(self, admin: Actor, report: Report) -> ReportedThing | None:
@@ -165,6 +164,12 @@ async def _has_open_report(tx: Any, row: Any) -> bool:
 
 def _event_fields(row: Any) -> tuple[int, str, str, str, str]:
     return row.id, row.kind, row.thing, row.author, row.reporter
+
+
+def _changed(row: Any, admin: str) -> ReportResolved | ReportReopened:
+    if row.state == "open":
+        return ReportReopened(*_event_fields(row), admin=admin)
+    return ReportResolved(*_event_fields(row), state=row.state, admin=admin)
 
 
 def _report(row: Any, of_thing: int | None = None, of_author: int | None = None) -> Report:

@@ -11,6 +11,7 @@ from plaza.core.events import Event
 from plaza.core.notification_source import Absence, Activity, GroupName, NotificationSource, NotificationSubject
 from plaza.core.search_source import SCAN_BATCH
 from plaza.core.sql import Sql
+from plaza.shop.events import OrderPlaced
 from plaza.shop.model import price_text
 from plaza.shop.tables import ORDERS
 
@@ -23,7 +24,7 @@ class OrderNotifications(NotificationSource):
 
     stream: Final = "shop"
     kinds: Final = ("order",)
-    event_types: Final = ("order.placed",)
+    events: Final = (OrderPlaced,)
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql

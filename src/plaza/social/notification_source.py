@@ -23,6 +23,23 @@ from plaza.core.number_parsing import parse_int
 from plaza.core.search_source import SCAN_BATCH
 from plaza.core.sequences import chunks
 from plaza.core.valkey import Valkey, scan_pages
+from plaza.social.events import (
+    CommentCreated,
+    CommentDeleted,
+    CommentEdited,
+    PostBanned,
+    PostCreated,
+    PostDeleted,
+    PostEdited,
+    PostLiked,
+    PostUnbanned,
+    PostUnliked,
+    UserFollowed,
+    UserRenamed,
+    UserSuspended,
+    UserUnfollowed,
+    UserUnsuspended,
+)
 from plaza.social.keys import (
     CATALOGUE,
     COMMENT,
@@ -46,14 +63,22 @@ class SocialNotifications(NotificationSource):
 
     stream: Final = "social"
     kinds: Final = ("post", "comment", USER_SUBJECT)
-    event_types: Final = (
-        "post.*",
-        "comment.*",
-        "user.followed",
-        "user.unfollowed",
-        "user.suspended",
-        "user.unsuspended",
-        "user.renamed",
+    events: Final = (
+        PostCreated,
+        PostEdited,
+        PostDeleted,
+        PostBanned,
+        PostUnbanned,
+        PostLiked,
+        PostUnliked,
+        CommentCreated,
+        CommentEdited,
+        CommentDeleted,
+        UserFollowed,
+        UserUnfollowed,
+        UserSuspended,
+        UserUnsuspended,
+        UserRenamed,
     )
 
     def __init__(self, valkey: Valkey, users: Users) -> None:
@@ -69,29 +94,29 @@ class SocialNotifications(NotificationSource):
         commented: list[Event] = []
         for event in events:
             data, renamed = event.data, event.origin == "rename"
-            if event.type in ("post.liked", "post.unliked"):
+            if event.type in (PostLiked.type, PostUnliked.type):
                 group = GroupName(authors[data["post"]] or data["author"], "like", f"post:{data['post']}")
                 found.append(Activity(group, data["username"], event.time, renamed=renamed))
-            elif event.type in ("user.followed", "user.unfollowed"):
+            elif event.type in (UserFollowed.type, UserUnfollowed.type):
                 group = GroupName(data["followed"], "follow", USER_SUBJECT)
                 found.append(Activity(group, data["follower"], event.time, renamed=renamed))
-            elif event.type in ("comment.created", "comment.edited", "comment.deleted"):
+            elif event.type in (CommentCreated.type, CommentEdited.type, CommentDeleted.type):
                 commented.append(event)
-            elif event.type in ("post.created", "post.edited"):
-                found += await self._texts.of_post(data["post"], edited=event.type == "post.edited")
-            elif event.type in ("post.banned", "post.unbanned", "user.suspended", "user.unsuspended"):
+            elif event.type in (PostCreated.type, PostEdited.type):
+                found += await self._texts.of_post(data["post"], edited=event.type == PostEdited.type)
+            elif event.type in (PostBanned.type, PostUnbanned.type, UserSuspended.type, UserUnsuspended.type):
                 found += await self._moderation(event, data)
         return [*found, *await self._texts.of_comments([_comment_row(event) for event in commented])]
 
     async def ended(self, events: Sequence[Event]) -> list[GroupName]:
         """Return the groups about and below posts that are deleted or banned now, and about deleted comments."""
-        posts = list({event.data["post"] for event in events if event.type in ("post.deleted", "post.banned")})
+        posts = list({event.data["post"] for event in events if event.type in (PostDeleted.type, PostBanned.type)})
         states = await self._valkey.batch([("HMGET", POST(post), "user_id", "banned") for post in posts])
         known = dict(zip(posts, states, strict=True))
         groups: list[GroupName] = []
         for event in events:
             data = event.data
-            if event.type in ("post.deleted", "post.banned"):
+            if event.type in (PostDeleted.type, PostBanned.type):
                 author, banned = known[data["post"]]
                 subject, types = f"post:{data['post']}", []
                 if author is None or banned:
@@ -99,7 +124,7 @@ class SocialNotifications(NotificationSource):
                     groups += [GroupName(EVERYONE_TOLD, "", root) for root in (subject, f"comment:{data['post']}")]
                 types += ["moderation"] if author is None else []
                 groups += [GroupName(author or data["author"], type, subject) for type in types]
-            elif event.type == "comment.deleted":
+            elif event.type == CommentDeleted.type:
                 groups.append(GroupName(EVERYONE_TOLD, "", f"comment:{data['post']}:{data['comment']}"))
         return groups
 
@@ -195,7 +220,7 @@ class SocialNotifications(NotificationSource):
 
     async def _current_authors(self, events: Sequence[Event]) -> dict[str, str | None]:
         """Return the authors of liked posts now: one may have been renamed since the event."""
-        posts = list({event.data["post"] for event in events if event.type in ("post.liked", "post.unliked")})
+        posts = list({event.data["post"] for event in events if event.type in (PostLiked.type, PostUnliked.type)})
         authors = await self._valkey.batch([("HGET", POST(post), "user_id") for post in posts])
         return dict(zip(posts, authors, strict=True))
 
@@ -207,13 +232,13 @@ class SocialNotifications(NotificationSource):
         author = await self._valkey.call("HGET", POST(post), "user_id") or data["author"]
         group = GroupName(author, "moderation", f"post:{post}")
         found = [Activity(group, name, event.time) for name in ("@banned", "@unbanned")]
-        if event.type == "post.unbanned":  # what the ban has removed comes back
+        if event.type == PostUnbanned.type:  # what the ban has removed comes back
             found += await self._activities_about(author, [post], 0)
         return found
 
 
 def _comment_row(event: Event) -> dict[str, Any]:
-    return event.data | {"time": event.time, "edited": event.type == "comment.edited"}
+    return event.data | {"time": event.time, "edited": event.type == CommentEdited.type}
 
 
 def _described(

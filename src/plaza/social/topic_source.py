@@ -45,7 +45,7 @@ NEW_POST: Final = "new:"
 class PostTopics:
     """The topics `explore`, `following` (of a user) and `post:<id>`."""
 
-    kinds = ("explore", "following", "post")
+    kinds = ("explore", "following", "post:")
     event_types = tuple(
         kind.type
         for kind in (

@@ -7,6 +7,7 @@ The query becomes one Struct made for the route, so that an unknown parameter is
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -26,6 +27,7 @@ Extract = Callable[[Request], Any]
 # Far more than any route has. A query with thousands of parameters is an attack on the parser.
 MAX_QUERY_PARAMETERS = 100
 
+_WHOLE_NUMBER = re.compile("-?[0-9]+")
 _TOO_DEEP = "The body is nested too deeply."
 
 
@@ -58,9 +60,14 @@ def _from_path(parameter: Parameter, index: int) -> Extract:
     if kind is str:
         return lambda request: decode_segment(request.path_values[index])
 
+    is_number = _without_metadata(kind) is int
+
     def extract(request: Request) -> Any:
+        text = decode_segment(request.path_values[index])
+        if is_number and not _WHOLE_NUMBER.fullmatch(text):  # msgspec takes `1e3` for 1000, a second name of a thing
+            raise Invalid("Must be a whole number.", field=label)
         try:
-            return convert(decode_segment(request.path_values[index]), kind, strict=False)
+            return convert(text, kind, strict=False)
         except msgspec.ValidationError as error:
             raise invalid_from_msgspec(error, label) from error
 
