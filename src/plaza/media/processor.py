@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import signal
 import sys
@@ -17,6 +16,7 @@ import structlog
 from plaza.core import metrics
 from plaza.core.errors import Unavailable
 from plaza.core.extras import is_installed
+from plaza.core.process.child import signal_child
 from plaza.media.model import BadImage, UploadsOff
 
 log = structlog.get_logger("plaza.media")
@@ -101,8 +101,7 @@ class ImageProcessor:
         except TimeoutError:
             raise _refused("It takes too long to decode.") from None
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            signal_child(process, signal.SIGKILL)
             await process.wait()
 
 

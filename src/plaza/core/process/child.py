@@ -58,16 +58,25 @@ async def spawn(
         raise
 
 
+def signal_child(process: Process, number: signal.Signals) -> None:
+    """Send a signal to a child, if it still runs.
+
+    `Process.send_signal` also takes the exit status of a child that just ended. asyncio waits for the same status in a
+    thread, finds none, logs an unknown child process and reports 255.
+    """
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+
+
 async def terminate(process: Process, grace_seconds: float) -> int:
     """Send SIGTERM, and SIGKILL after the grace period. Returns the exit status."""
-    with contextlib.suppress(ProcessLookupError):
-        process.send_signal(signal.SIGTERM)
+    signal_child(process, signal.SIGTERM)
     try:
         async with asyncio.timeout(grace_seconds):
             return await process.wait()
     except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
+        signal_child(process, signal.SIGKILL)
         return await process.wait()
 
 

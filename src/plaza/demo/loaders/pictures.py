@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Coroutine
@@ -19,6 +20,7 @@ from plaza.core.auth import Actor
 from plaza.core.extras import is_installed
 from plaza.core.paging import Page
 from plaza.core.pictures import AVATAR, PictureUse
+from plaza.core.process.child import signal_child
 from plaza.demo import drawings
 from plaza.demo.phrases import read_texts
 from plaza.demo.users import CommunityUsers, DemoUser, drawn_picture_id, portrait_id
@@ -136,5 +138,5 @@ async def _drawing_process() -> AsyncIterator[Process]:
     try:
         yield process
     finally:
-        process.kill()
+        signal_child(process, signal.SIGKILL)
         await process.wait()
