@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator
 from html import unescape
 from importlib import import_module
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from starlette.responses import JSONResponse
 
 from plaza.core.keyspace import Layout, use_layout
 from plaza.embedding import AsgiPlaza
@@ -19,6 +21,7 @@ from tests.pages.conftest import PageClient, ParsedPage
 from tests.servers import Server
 
 ROOT = "/community"
+FEED_PAGE = 20  # posts
 ADDRESSES = ("href", "src", "action", "formaction", "data-from")
 
 HOSTS = {
@@ -35,11 +38,21 @@ async def host(
     """The address of an application in which Plaza is mounted."""
     module, name, environment = HOSTS[request.param]
     own = {"PLAZA_VALKEY_URL": server.url, "PLAZA_DATA_DIR": str(tmp_path), "PLAZA_RATE_LIMITS": "off"}
-    for variable, value in {**own, **environment}.items():
-        monkeypatch.setenv(variable, value)
-    async with serving(getattr(import_module(module), name)) as url:
-        yield url
+    async with serving(sign_in_provider) as provider:
+        openid = {"ISSUER": provider, "CLIENT_ID": "plaza", "CLIENT_SECRET": "s" * 32}
+        settings = {**own, **environment, **{f"PLAZA_OIDC_{name}": value for name, value in openid.items()}}
+        for variable, value in settings.items():
+            monkeypatch.setenv(variable, value)
+        async with serving(getattr(import_module(module), name)) as url:
+            yield url
     use_layout(Layout.PLAIN)
+
+
+async def sign_in_provider(scope: Any, receive: Any, send: Any) -> None:
+    """As much of an OpenID provider as a sign-in needs to start."""
+    if scope["type"] == "http":
+        issuer = f"http://{dict(scope['headers'])[b'host'].decode()}"
+        await JSONResponse({"issuer": issuer, "authorization_endpoint": f"{issuer}/auth"})(scope, receive, send)
 
 
 class MountedClient(PageClient):
@@ -68,6 +81,8 @@ def links(page: ParsedPage) -> list[str]:
 async def test_every_address_has_the_prefix(host: str) -> None:
     await check_pages_and_forms(host)
     await check_api(host)
+    await check_next_page(host)
+    await check_sign_in_with_provider(host)
 
 
 async def check_pages_and_forms(host: str) -> None:
@@ -124,11 +139,30 @@ async def check_api(host: str) -> None:
         post = (await api.post("/posts", json={"content": "Hello", "media": [uploaded["id"]]})).json()
         assert urlsplit(post["media_url"]).path == f"{ROOT}/media/{uploaded['id']}/large"
         assert (await api.get(small.removeprefix(ROOT))).status_code == 200
+        for number in range(FEED_PAGE):
+            assert (await api.post("/posts", json={"content": f"Post {number}"})).status_code == 201
         feed = (await api.get("/users/ben.atom")).text
         assert f'{ROOT}/users/ben.atom"' in feed
         assert f'{ROOT}/app/posts/{post["id"]}"' in feed
         page = await api.get(f"/app/posts/{post['id']}", headers={"accept": "text/html"})
         assert f'src="{ROOT}/media/{uploaded["id"]}/medium"' in page.text
+
+
+async def check_next_page(host: str) -> None:
+    async with MountedClient(host) as visitor:
+        page = await visitor.visit(f"{ROOT}/app/people/ben")
+        (following,) = [element["href"] for _, element in page.elements if element.get("rel") == "next"]
+        assert following.startswith(f"{ROOT}/app/people/ben?")
+        await visitor.visit(unescape(following))
+
+
+async def check_sign_in_with_provider(host: str) -> None:
+    async with httpx.AsyncClient(base_url=host, verify=False) as browser:
+        started = await browser.get(f"{ROOT}/auth/oidc/start?next=/app/profile")
+    assert started.status_code == 303, started.text
+    assert f"; Path={ROOT}/auth/oidc; " in started.headers["set-cookie"], "the callback gets the cookie"
+    callback = parse_qs(urlsplit(started.headers["location"]).query)["redirect_uri"][0]
+    assert urlsplit(callback).path == f"{ROOT}/auth/oidc/callback"
 
 
 async def test_a_plaza_that_was_not_started_says_how_to_start_it() -> None:

@@ -77,8 +77,12 @@ def _openid_client(settings: Settings) -> OpenIdClient | None:
         raise SettingError("PLAZA_OIDC_ISSUER needs PLAZA_OIDC_CLIENT_ID and PLAZA_OIDC_CLIENT_SECRET.")
     from plaza.accounts.openid_client import OpenIdClient  # 170 ms of CPU that a start without a provider saves
 
-    redirect_uri = f"{public_url(settings)}/auth/oidc/callback"
-    return OpenIdClient(settings.oidc_issuer, settings.oidc_client_id, settings.oidc_client_secret, redirect_uri)
+    return OpenIdClient(
+        settings.oidc_issuer,
+        settings.oidc_client_id,
+        settings.oidc_client_secret,
+        lambda: f"{public_url(settings)}/auth/oidc/callback",
+    )
 
 
 DOMAIN = Domain(LIBRARY, [routes.route, routes_passkeys.route, routes_openid.route], build)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -29,7 +30,7 @@ ALGORITHMS: Final = ("RS256", "PS256", "ES256", "EdDSA")
 class OpenIdClient:
     """A client of one provider."""
 
-    def __init__(self, issuer: str, client_id: str, client_secret: str, redirect_uri: str) -> None:
+    def __init__(self, issuer: str, client_id: str, client_secret: str, redirect_uri: Callable[[], str]) -> None:
         if urlsplit(issuer).scheme not in ("http", "https"):
             raise SettingError("PLAZA_OIDC_ISSUER must be the https address of an OpenID provider.")
         self._issuer = issuer.rstrip("/")
@@ -66,7 +67,7 @@ class OpenIdClient:
             self._client_id,
             self._client_secret,
             scope=SCOPE,
-            redirect_uri=self._redirect_uri,
+            redirect_uri=self._redirect_uri(),  # of the request: it contains the root path
             code_challenge_method="S256",
             timeout=TIMEOUT_SECONDS,
         )

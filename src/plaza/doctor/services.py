@@ -61,7 +61,7 @@ async def check_sign_in(settings: Settings) -> CheckResult | None:
     from plaza.accounts.openid_client import OpenIdClient
 
     try:
-        await OpenIdClient(settings.oidc_issuer, settings.oidc_client_id, "", "").discover()
+        await OpenIdClient(settings.oidc_issuer, settings.oidc_client_id, "", str).discover()
     except (SettingError, PlazaError) as error:
         return wrong("sign-in", str(error), "Correct PLAZA_OIDC_ISSUER, or start the provider.")
     return ok("sign-in", f"{settings.oidc_issuer} responds.")
