@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pytest
 
 from plaza.challenges.recommendation import neighbours
 from plaza.challenges.recommendation.neighbours import DAMPING, DROPOUT, RIDGE, SHRINKAGE, Floats, Ints, fit
-from plaza.challenges.recommendation.ranking import OwnChallenge
+from plaza.challenges.recommendation.ranking import MAX_SIMILAR, OwnChallenge
 from plaza.challenges.recommendation.similarity import similar_challenges
+from plaza.challenges.recommendation.stored_neighbours import encode_neighbours
 
 USERS, ITEMS = 60, 25
 
@@ -87,15 +90,55 @@ def test_only_a_users_busiest_items_count(monkeypatch: pytest.MonkeyPatch) -> No
     assert not weights[[3, 4]].any()
 
 
-def test_similar_challenges_come_with_the_strongest_own_challenge() -> None:
-    run, swim, bake = (
-        OwnChallenge(1, "Run", "joined"),
-        OwnChallenge(2, "Swim", "reacted in"),
-        OwnChallenge(3, "Bake", "joined"),
-    )
-    found = similar_challenges([run, swim, bake], ["2 0.5 10 0.2 11 0.1 12 -0.4", "10 0.4 12 0.3", None])
-    assert list(found) == [10, 11]  # 12 has a negative sum; 2 is an own challenge
-    assert found == {10: swim, 11: run}
-    assert similar_challenges([bake], [None]) == {} == similar_challenges([], [])
-    for junk in ("", "not a number", "10", "10 0.5 11", "10 nan"):
-        assert similar_challenges([bake], [junk]) == {}
+RUN, SWIM, BAKE = (
+    OwnChallenge(1, "Run", "joined"),
+    OwnChallenge(2, "Swim", "reacted in"),
+    OwnChallenge(3, "Bake", "joined"),
+)
+
+
+def stored(*pairs: tuple[int, float]) -> bytes:
+    ids, weights = zip(*pairs, strict=True)
+    return encode_neighbours(np.array(ids), np.array(weights, dtype=np.float32))
+
+
+@pytest.mark.parametrize("first", [10, 2**32, 2**52])  # near ids, ids of eight bytes, and ids far from each other
+def test_similar_challenges_come_with_the_strongest_own_challenge(first: int) -> None:
+    values = [
+        stored((2, 0.5), (first, 0.2), (11, 0.1), (first + 2, -0.4)),
+        stored((first, 0.4), (first + 2, 0.3)),
+        None,
+    ]
+    found = similar_challenges([RUN, SWIM, BAKE], values)
+    assert list(found) == [first, 11]  # `first + 2` has a negative sum; 2 is an own challenge
+    assert found == {first: SWIM, 11: RUN}
+    assert similar_challenges([BAKE], [None]) == {} == similar_challenges([], [])
+
+
+def test_only_the_most_similar_challenges_are_found() -> None:
+    values = [stored(*((id, id / 1_000) for id in range(10, 200)))]
+    assert list(similar_challenges([RUN], values)) == list(range(199, 199 - MAX_SIMILAR, -1))
+
+
+def test_text_of_earlier_versions_is_read_and_invalid_values_are_ignored() -> None:
+    """Rows of both forms count together while the daily job replaces them."""
+    found = similar_challenges([RUN, SWIM], [b"10 0.2 11 0.1", stored((10, 0.8))])
+    assert found == {10: SWIM, 11: RUN}
+    infinite = stored((10, float("inf")), (11, float("nan")))
+    for junk in (
+        b"",
+        b"not a number",
+        b"10",
+        b"10 0.5 11",
+        b"10 nan",
+        b"\x04",
+        b"\x04123",
+        b"\x05" + bytes(8),
+        infinite,
+    ):
+        assert similar_challenges([BAKE], [junk]) == {}
+
+
+def test_stored_neighbours_are_pairs_that_any_client_can_unpack() -> None:
+    assert list(struct.iter_unpack("<If", stored((7, 0.5), (9, -0.25))[1:])) == [(7, 0.5), (9, -0.25)]
+    assert list(struct.iter_unpack("<Qf", stored((2**40, 0.5))[1:])) == [(2**40, 0.5)]

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 from plaza.challenges.recommendation.ranking import (
+    LEADING_PLACES,
     MAX_PER_AUTHOR,
     MAX_PER_CHALLENGE,
     Candidate,
@@ -24,7 +25,7 @@ def profile(**known: Any) -> ViewerProfile:
     return ViewerProfile(**{"days": [0] * 5, "reactions": {}, "shown": {}, "pool": frozenset(), **known})
 
 
-def test_each_source_has_its_share_of_the_places() -> None:
+def test_likely_posts_come_first_and_every_source_has_its_places() -> None:
     """The viewer knows category 1 and challenges from 200 and 300 on; categories 4 and 5 are new."""
     rows = [post(n, 100 + n, 1, f"a{n}") for n in range(20)]
     rows += [post(20 + n, 200 + n % 5, 2, f"b{n}") for n in range(20)]
@@ -37,8 +38,27 @@ def test_each_source_has_its_share_of_the_places() -> None:
         popular={60 + n: 5 for n in range(10)},
     )
     chosen = CandidateSelector(rows, mine).choose(20)
-    assert Counter(one.source for one in chosen) == {"category": 4, "challenge": 4, "similar": 8, "discover": 4}
-    assert sum(one.post.id in mine.popular for one in chosen) == 2
+    assert {one.source for one in chosen[:LEADING_PLACES]} == {"similar", "challenge"}
+    assert Counter(one.source for one in chosen[LEADING_PLACES:]) == dict.fromkeys(
+        ("similar", "challenge", "category", "popular", "new"), (20 - LEADING_PLACES) // 5
+    )
+
+
+def test_a_new_user_gets_popular_posts_first_then_new_ones_of_every_category() -> None:
+    rows = [post(n, n, 1 + n % 5, f"a{n}", day=n) for n in range(100)]
+    popular = {n: 100 - n for n in range(50)}
+    chosen = CandidateSelector(rows, profile(popular=popular)).choose(20)
+    assert [one.post.id for one in chosen[:LEADING_PLACES]] == list(range(LEADING_PLACES))
+    new = [one.post for one in chosen if one.source == "new"]
+    assert {one.category for one in new} == {1, 2, 3, 4, 5}
+    assert all(one.id >= 90 for one in new)
+
+
+def test_posts_that_cannot_be_shown_leave_their_place_to_the_next_of_the_source() -> None:
+    rows = [post(n, 1 + n // 3, 1, f"a{n}") for n in range(30)]
+    known = profile(popular={n: 100 - n for n in range(30)})
+    selector = CandidateSelector(rows, known, lambda post: post.id % 2 == 1)
+    assert [one.post.id for one in selector.choose(5)] == [1, 3, 5, 7, 9]
 
 
 def test_few_posts_of_one_author_or_challenge_while_there_are_others() -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from typing import Any
 
 import pytest
 from sqlalchemy import delete, select
 
 from plaza.challenges.keys import CLG_NEIGHBOURS, CLG_POPULAR, CLG_SHOWN, CLG_TICKETS
+from plaza.challenges.recommendation.neighbour_cache import NeighbourCache
 from plaza.challenges.recommendation.recommender import MAX_DAYS_SHOWN, Recommender
 from plaza.challenges.tables import DELETE_LOG, INSERT_LOG, POST
 from plaza.core.auth import Actor
+from plaza.core.clock import ManualClock
+from plaza.core.functions import Functions
+from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
 from plaza.social.keys import USER_BLOCKED, USER_BLOCKED_BY
-from tests.challenges.conftest import ANA, BEN, CLEO, ROOT, ChallengeServices, user
+from tests.challenges.conftest import ANA, BEN, CLEO, ROOT, ChallengeServices, assemble, user
 from tests.challenges.expected_state import assert_matches_tables
 from tests.round_trips import count_round_trips
 
@@ -23,6 +28,12 @@ async def reasons(services: ChallengeServices, viewer: Actor, limit: int = 20) -
     """The reasons of a viewer's recommendations by post id."""
     found = await services.recommender.recommend(viewer, limit)
     return {recommended.post.id: recommended.reason for recommended in found.posts}
+
+
+async def stored_neighbours(redis_client: Any, challenge: int) -> bytes:
+    """A challenge's neighbours as a plain client reads them, without decoding."""
+    value: bytes = await redis_client.execute_command("GET", CLG_NEIGHBOURS(challenge), NEVER_DECODE=True)
+    return value
 
 
 async def test_a_new_user_gets_popular_and_new_posts(services: ChallengeServices) -> None:
@@ -83,7 +94,8 @@ async def test_the_daily_job_computes_similar_challenges(services: ChallengeServ
         for one in (bake, knit):
             await services.challenges.join(user(f"cook{n}"), one.id)
     assert (await services.daily_job.run()).fitted == 4
-    assert (await redis_client.get(CLG_NEIGHBOURS(run.id))).split(" ")[0] == str(swim.id)
+    (other, weight), *_ = struct.iter_unpack("<If", (await stored_neighbours(redis_client, run.id))[1:])
+    assert (other, weight > 0) == (swim.id, True)
     assert not await redis_client.exists(CLG_NEIGHBOURS(secret.id))
     assert 0 < await redis_client.ttl(CLG_NEIGHBOURS(run.id)) <= 7 * 86_400
 
@@ -104,12 +116,43 @@ async def test_neighbours_follow_the_tables_and_are_deleted_with_their_challenge
     )  # the same rows need no training
     await services.challenges.join(CLEO, short)
     assert (await services.daily_job.run()).fitted == 2
-    trained = await redis_client.get(CLG_NEIGHBOURS(long))
+    trained = await stored_neighbours(redis_client, long)
     assert (await services.daily_job.run(rebuild_all=True)).fitted == 2
-    assert await redis_client.get(CLG_NEIGHBOURS(long)) == trained
+    assert await stored_neighbours(redis_client, long) == trained
     services.clock.advance(days=2)
     assert (await services.daily_job.run()).fitted == 0
     assert [await redis_client.exists(CLG_NEIGHBOURS(id)) for id in (short, long)] == [0, 0]
+
+
+async def test_neighbours_are_cached_until_the_next_training(
+    services: ChallengeServices, valkey: Valkey, redis_client: Any
+) -> None:
+    cache = NeighbourCache(valkey)
+    ids = [await services.joined(ANA, BEN), await services.joined(ANA, BEN)]
+    assert await cache.read(ids) == [None, None]
+    await services.daily_job.run()
+    first = await cache.read(ids)
+    assert first == [await stored_neighbours(redis_client, id) for id in ids]
+    await redis_client.delete(CLG_NEIGHBOURS(ids[0]))
+    assert await cache.read(ids) == first
+    await services.challenges.join(CLEO, ids[0])
+    await services.daily_job.run()
+    second = await cache.read(ids)
+    assert second == [await stored_neighbours(redis_client, id) for id in ids]
+    assert second != first
+
+
+async def test_only_reactions_of_the_last_30_days_make_a_post_popular(
+    functions: Functions, sql: Sql, clock: ManualClock, redis_client: Any
+) -> None:
+    services = assemble(functions, sql, clock, max_post_age=60)
+    id = await services.joined(BEN, days=90)
+    old, new = await services.post(BEN, id), await services.post(BEN, id)
+    await services.posts.react(ANA, old.id)
+    clock.advance(days=30)
+    await services.posts.react(ANA, new.id)
+    await services.daily_job.run()
+    assert await redis_client.zrange(CLG_POPULAR(), 0, -1, withscores=True) == [(str(new.id), 1)]
 
 
 async def test_the_number_of_remembered_posts_is_limited(
@@ -187,7 +230,7 @@ async def test_excluded_posts_are_replaced_by_the_next(
     services: ChallengeServices, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All posts are cached after the first response; most are excluded in the second."""
-    monkeypatch.setattr("plaza.challenges.recommendation.recommender.MIN_LOOKUP", 2)
+    monkeypatch.setattr("plaza.challenges.recommendation.recommender.SPARE_POSTS", 1)
     services.recommender = Recommender(services.projections, SocialBlocks())
     id = await services.joined(ANA, BEN, CLEO)
     posts = [(await services.post(who, id)).id for who in (BEN, CLEO, BEN, CLEO, BEN, ANA)]

@@ -35,7 +35,8 @@ ALLOWED_PREFIXES = (
 
 def traces(data_dir: Path, name: str) -> list[str]:
     """Every key and row that contains a username, read with a plain Redis client."""
-    store = redis.Redis(unix_socket_path=str(data_dir / "valkey.sock"), decode_responses=True)
+    socket = str(data_dir / "valkey.sock")
+    store = redis.Redis(unix_socket_path=socket, decode_responses=True, encoding_errors="replace")
     readers: dict[str, Any] = {
         "hash": store.hgetall,
         "set": store.smembers,

@@ -168,8 +168,8 @@ CLG_NEIGHBOURS = Key(
     "challenges:neighbours:<challenge>",
     "string",
     "Similar challenges, computed by the daily job from who takes part in which.",
-    contains="alternating challenge id and weight, separated by spaces, strongest first; a weight below 0: dissimilar",
-    element_regex=r"\d+ -?\d\S*(?: \d+ -?\d\S*)*",
+    contains="a byte with the size of an id (4 or 8), then pairs of a challenge id (unsigned) and a weight (32-bit "
+    "float), little-endian, strongest first; a weight below 0: dissimilar",
     owner="challenge",
     lifetime="7 days after the last training",
     ttl_seconds=7 * 86_400,
@@ -178,10 +178,10 @@ CLG_NEIGHBOURS = Key(
 CLG_POPULAR = Key(
     "challenges:popular",
     "zset",
-    "The posts of the pool with most reactions at the last run of the daily job.",
+    "The posts of the pool with most reactions in the 30 days before the last run of the daily job.",
     contains="post id",
     element_regex="<count>",
-    score="the number of reactions then",
+    score="the number of these reactions",
     lifetime="7 days after the last training",
     ttl_seconds=7 * 86_400,
     read=KeyAccess.PUBLIC,

@@ -1,30 +1,43 @@
 """Selects the posts to recommend, their order and their reasons. Pure functions, without I/O.
 
-Posts come from four sources in turn, so that none dominates. By the document: recent posts of the categories in which
-the viewer tracked most days, and of the challenges in which they reacted most. By the model: recent posts of challenges
-similar to the viewer's own. One place in five is for popular and new posts from anywhere.
+Posts come from five sources. By the model: recent posts of challenges similar to the viewer's own. By the document:
+recent posts of the challenges in which the viewer reacted most, and of the categories in which they tracked most days.
+To discover: popular posts, and new posts of every category. What a viewer will most likely react to comes first; then
+all sources have a turn, so that none is missing. `plaza challenges evaluate` measures this order.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
+from itertools import chain, cycle, islice
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
 from plaza.challenges.model import CATEGORIES, CATEGORY_NAMES
 
 T = TypeVar("T")
 
+_AGE: Final = attrgetter("day", "id")
+
 # The document's rule: the three categories with most days.
 TOP_CATEGORIES: Final = 3
-# Challenges that the model may suggest.
-MAX_SIMILAR: Final = 10
+# The value of `ViewerProfile.shown` for a post that the viewer has not seen.
+NEVER_SHOWN: Final = (0, 0)
+# Challenges that the model may suggest. Some have no recent post.
+MAX_SIMILAR: Final = 20
 # In one response, as long as there are other posts.
 MAX_PER_AUTHOR, MAX_PER_CHALLENGE = 2, 3
-# The order of sources: of five places, two by the document's rule, two by the model, one to discover.
-SOURCE_TURNS: Final = ("category", "similar", "challenge", "similar", "discover")
+# For each of the first places: the sources to try, best first. New users have popular posts only.
+LEADING_PLACES: Final = 10
+LEADING_TURNS: Final = (
+    ("similar", "challenge", "category", "popular"),
+    ("similar", "challenge", "popular", "category"),
+    ("challenge", "similar", "category", "popular"),
+)
+# After them, each source has its turn.
+TURNS: Final = (("new",), ("category",), ("similar",), ("challenge",), ("popular",))
 
 
 class Candidate(NamedTuple):
@@ -76,31 +89,40 @@ class ViewerProfile:
         numbers = sorted(range(1, CATEGORIES + 1), key=lambda n: -self.days[n - 1])
         return [n for n in numbers[:TOP_CATEGORIES] if self.days[n - 1]]
 
+    @property
+    def least_tracked(self) -> list[int]:
+        """All categories, those with fewest days first."""
+        return sorted(range(1, CATEGORIES + 1), key=lambda n: self.days[n - 1])
+
 
 class CandidateSelector:
     """Selects posts from the sources, each with its best posts first."""
 
-    def __init__(self, posts: Iterable[Candidate], profile: ViewerProfile) -> None:
+    def __init__(
+        self,
+        posts: Iterable[Candidate],
+        profile: ViewerProfile,
+        can_be_shown: Callable[[Candidate], bool] = lambda post: True,
+    ) -> None:
         self._profile = profile
-        shown = profile.shown
-        self._recent = sorted(posts, key=lambda post: (shown.get(post.id, (0, 0))[0], -post.day, -post.id))
-        popular = sorted(
-            (post for post in self._recent if post.id in profile.popular), key=lambda post: -profile.popular[post.id]
-        )
+        self._can_be_shown = can_be_shown
+        shown, popular = profile.shown, profile.popular
+        recent = sorted(posts, key=_AGE, reverse=True)
+        if shown:
+            recent.sort(key=lambda post: shown.get(post.id, NEVER_SHOWN)[0])
+        categories: dict[int, list[Candidate]] = {category: [] for category in profile.least_tracked}
+        challenges: dict[int, list[Candidate]] = {id: [] for id in (*profile.similar, *profile.reactions)}
+        for post in recent:
+            categories[post.category].append(post)
+            if post.challenge_id in challenges:
+                challenges[post.challenge_id].append(post)
         self._queues = {
-            "category": self._group_by("category", profile.categories),
-            "challenge": self._group_by("challenge_id", profile.reactions),
-            "similar": self._group_by("challenge_id", profile.similar),
-            "discover": [popular, self._recent],
+            "similar": [challenges[id] for id in profile.similar],
+            "challenge": [challenges[id] for id in profile.reactions],
+            "category": [categories[category] for category in profile.categories],
+            "popular": [sorted((post for post in recent if post.id in popular), key=lambda post: -popular[post.id])],
+            "new": list(categories.values()),
         }
-
-    def _group_by(self, field: str, values: Iterable[int]) -> list[list[Candidate]]:
-        """A queue of posts for each value of a field, newest first."""
-        queues: dict[int, list[Candidate]] = {value: [] for value in values}
-        for post in self._recent if queues else ():
-            if (queue := queues.get(getattr(post, field))) is not None:
-                queue.append(post)
-        return list(queues.values())
 
     def choose(self, limit: int, excluded: Container[int] = ()) -> list[ChosenPost]:
         """Select posts from the sources in turn, with few of one author or challenge as long as there are others.
@@ -126,16 +148,22 @@ class CandidateSelector:
     def _in_turn(self, excluded: Container[int]) -> Iterator[ChosenPost]:
         sources = {name: round_robin(queues) for name, queues in self._queues.items()}
         done: set[int] = set()
-        for name in cycle(SOURCE_TURNS):
-            if not sources:
-                return
-            for post in sources.get(name, ()):
-                if post.id not in done and post.id not in excluded:
-                    done.add(post.id)
+
+        def is_next(post: Candidate) -> bool:
+            if post.id in done:
+                return False
+            done.add(post.id)
+            return post.id not in excluded and self._can_be_shown(post)
+
+        for place in chain(islice(cycle(LEADING_TURNS), LEADING_PLACES), cycle(TURNS)):
+            for name in place:
+                post = next(filter(is_next, sources.get(name, ())), None)
+                if post is not None:
                     yield ChosenPost(post, name)
                     break
-            else:
                 sources.pop(name, None)
+            if not sources:
+                return
 
     def reason(self, source: str, row: Any) -> str:
         """The reason for a recommended post, from its current row."""

@@ -3,8 +3,9 @@
 One round trip to Valkey reads the viewer's profile, the neighbours of their challenges and the newest posts of all five
 categories (which of these matter depends on the profile).
 
-About a thousand candidates are ranked (`ranking.py`) and twenty are shown. The columns that ranking needs never change,
-so they are cached in the process (`candidate_cache.py`). The selected posts are then read from SQL: the viewer's own
+About five hundred candidates are ranked (`ranking.py`) and twenty are shown. The columns that ranking needs never
+change, so they are cached in the process (`candidate_cache.py`). So are the neighbours of challenges, until the next
+training (`neighbour_cache.py`). The selected posts are then read from SQL: the viewer's own
 posts, posts they reacted to and posts of ended challenges are left out, even if the pool still has them.
 """
 
@@ -14,14 +15,12 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
 from typing import Any, Final
 
 import msgspec
 from sqlalchemy import BindParameter, CompoundSelect, bindparam, exists, func, select, union_all
 
 from plaza.challenges.keys import (
-    CLG_NEIGHBOURS,
     CLG_POPULAR,
     CLG_SHOWN,
     CLGS_PREFERENCE,
@@ -32,6 +31,7 @@ from plaza.challenges.model import CATEGORIES, ChallengePost, in_pool, is_id, pa
 from plaza.challenges.posts import REACTIONS, post_from_row
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.recommendation.candidate_cache import CandidateCache
+from plaza.challenges.recommendation.neighbour_cache import NeighbourCache
 from plaza.challenges.recommendation.ranking import (
     MAX_SIMILAR,
     Candidate,
@@ -49,15 +49,17 @@ from plaza.core.valkey import Arg
 
 TOP_CHALLENGES: Final = 5
 # Candidates per source: enough for a full response after hidden posts are left out.
-PER_CATEGORY: Final = 100
-RANDOM_PER_CATEGORY: Final = 30
-PER_CHALLENGE: Final = 25
-# Only the newest of the viewer's challenges count; each costs up to 3 kB to read.
-MAX_OWN_CHALLENGES: Final = 100
+PER_CATEGORY: Final = 40
+RANDOM_PER_CATEGORY: Final = 10
+PER_CHALLENGE: Final = 12
+PER_SIMILAR: Final = 6
+POPULAR: Final = 60
+# Only the newest of the viewer's challenges count; each costs up to 2 kB to read.
+MAX_OWN_CHALLENGES: Final = 200
 # A post is not shown to a viewer on more days than this.
 MAX_DAYS_SHOWN: Final = 3
-# Selected posts per query: more than are shown, since the viewer may have reacted to some of them.
-MIN_LOOKUP: Final = 50
+# Selected posts to read in addition to those that are shown, since the viewer may have reacted to some of them.
+SPARE_POSTS: Final = 10
 # Shown posts that are remembered per viewer: some weeks of reading, 20 kB.
 MAX_REMEMBERED: Final = 1_000
 
@@ -88,7 +90,7 @@ _ROWS = (
 
 
 # The challenges similar to the viewer's own, from these and their stored neighbours.
-FindSimilar = Callable[[Sequence[OwnChallenge], Sequence[str | None]], Mapping[int, OwnChallenge]]
+FindSimilar = Callable[[Sequence[OwnChallenge], Sequence[bytes | None]], Mapping[int, OwnChallenge]]
 
 
 class Recommended(msgspec.Struct, frozen=True):
@@ -113,6 +115,7 @@ class Recommender:
         self._valkey = projections.valkey
         self._sql = projections.sql
         self._candidates = CandidateCache(projections.sql)
+        self._neighbours = NeighbourCache(projections.valkey)
         self._blocks = blocks
         self._avatars = avatars or NoAvatars()
         self._find_similar: FindSimilar | None = None
@@ -125,7 +128,7 @@ class Recommender:
         today = self._projections.today()
         profile = await self._read_profile(actor.name, today, await self._own_challenges(actor.name, today))
         posts = await self._candidates.get(profile.pool | await self._newest(actor.name, profile))
-        selector = CandidateSelector((post for post in posts if self._can_be_shown(post, today, profile)), profile)
+        selector = CandidateSelector(posts, profile, lambda post: self._can_be_shown(post, today, profile))
         chosen = await self._choose(selector, actor.name, today, profile, limit)
         await self._remember_shown(actor.name, profile, [recommended.post.id for recommended in chosen], today)
         return Recommendations(chosen)
@@ -137,7 +140,7 @@ class Recommender:
         rows: dict[int, Any] = {}
         missing: set[int] = set()
         while True:
-            chosen = selector.choose(max(2 * limit, MIN_LOOKUP), missing)
+            chosen = selector.choose(limit + SPARE_POSTS, missing)
             unknown = [candidate.post.id for candidate in chosen if candidate.post.id not in rows]
             if unknown:
                 found = await self._sql.fetch_all(_ROWS, viewer=name, ids=unknown)
@@ -153,19 +156,20 @@ class Recommender:
                 return [Recommended(post_from_row(row, avatars), selector.reason(source, row)) for row, source in first]
 
     async def _read_profile(self, name: str, today: int, own: Sequence[OwnChallenge]) -> ViewerProfile:
-        """The profile of a viewer who takes part in these challenges. One round trip."""
+        """The profile of a viewer who takes part in these challenges. One round trip: two batches in parallel."""
         hiding = [] if self._blocks is None else self._blocks.block_list_keys(name)
-        (days, preference, shown, popular), pools, hidden, neighbours = await self._batches(
-            [
-                ["HGET", USER_CONTRIBUTION(), name],
-                ["ZMSCORE", CLGS_PREFERENCE(name), *([challenge.id for challenge in own] or [0])],
-                ["HGETALL", CLG_SHOWN(name)],
-                ["ZRANGE", CLG_POPULAR(), 0, -1, "WITHSCORES"],
-            ],
-            self._pool_commands(today),
-            [["ZRANGE", key, 0, -1] for key in hiding],
-            [["GET", CLG_NEIGHBOURS(challenge.id)] for challenge in own],
+        commands: list[list[Arg]] = [
+            ["HGET", USER_CONTRIBUTION(), name],
+            ["ZMSCORE", CLGS_PREFERENCE(name), *([challenge.id for challenge in own] or [0])],
+            ["HGETALL", CLG_SHOWN(name)],
+            ["ZRANGE", CLG_POPULAR(), 0, POPULAR - 1, "REV", "WITHSCORES"],
+        ]
+        commands += [["ZRANGE", key, 0, -1] for key in hiding]
+        (days, preference, shown, popular, *hidden_and_pools), neighbours = await asyncio.gather(
+            self._valkey.batch([*commands, *self._pool_commands(today)]),
+            self._neighbours.read([challenge.id for challenge in own]),
         )
+        hidden, pools = hidden_and_pools[: len(hiding)], hidden_and_pools[len(hiding) :]
         ids = [id for id, _ in popular]
         for new, old, any_ in zip(pools[::3], pools[1::3], pools[2::3], strict=True):
             ids += [*(new + old)[:PER_CATEGORY], *any_]
@@ -180,7 +184,7 @@ class Recommender:
         )
 
     async def _similar(
-        self, own: Sequence[OwnChallenge], neighbours: Sequence[str | None]
+        self, own: Sequence[OwnChallenge], neighbours: Sequence[bytes | None]
     ) -> Mapping[int, OwnChallenge]:
         if not any(neighbours):
             return {}
@@ -203,11 +207,6 @@ class Recommender:
             commands.append(["ZRANDMEMBER", RECENT_POSTS(category), RANDOM_PER_CATEGORY])
         return commands
 
-    async def _batches(self, *groups: Sequence[Sequence[Arg]]) -> list[list[Any]]:
-        """Run groups of commands in one round trip. Returns the replies by group."""
-        replies = iter(await self._valkey.batch([command for group in groups for command in group]))
-        return [list(islice(replies, len(group))) for group in groups]
-
     async def _own_challenges(self, name: str, today: int) -> list[OwnChallenge]:
         """The viewer's ongoing challenges: the newest reacted in and the newest joined, alternating. Two queries."""
         found = [
@@ -224,10 +223,12 @@ class Recommender:
 
     async def _newest(self, name: str, profile: ViewerProfile) -> set[int]:
         """The newest posts of the challenges the viewer reacts in most, and of similar ones. One query."""
-        wanted = {f"challenge{n}": id for n, id in enumerate({*profile.reactions, *profile.similar})}
+        wanted = {f"own{n}": id for n, id in enumerate(profile.reactions)}
+        wanted |= {f"similar{n}": id for n, id in enumerate(profile.similar)}
         if not wanted:
             return set()
-        return {id for (id,) in await self._sql.fetch_all(_newest(len(wanted)), viewer=name, **wanted)}
+        statement = _newest(len(profile.reactions), len(profile.similar))
+        return {id for (id,) in await self._sql.fetch_all(statement, viewer=name, **wanted)}
 
     def _can_be_shown(self, post: Candidate, today: int, profile: ViewerProfile) -> bool:
         days, last = profile.shown.get(post.id, (0, today))
@@ -271,15 +272,15 @@ def _most_reactions(own: Sequence[OwnChallenge], counts: Sequence[float | None])
     return {id: count for count, id in sorted(found, key=lambda pair: -pair[0])[:TOP_CHALLENGES]}
 
 
-@lru_cache(TOP_CHALLENGES + MAX_SIMILAR)
-def _newest(count: int) -> CompoundSelect[tuple[int]]:
-    """A statement for the newest posts of each of `count` challenges. It reads no more rows than it returns."""
-    each = (
-        select(POST.c.id)
-        .where(POST.c.challenge_id == bindparam(f"challenge{n}"), *_OF_OTHERS)
-        .order_by(POST.c.id.desc())
-        .limit(PER_CHALLENGE)
-        .subquery()
-        for n in range(count)
-    )
-    return union_all(*(select(newest.c.id) for newest in each))
+@lru_cache((TOP_CHALLENGES + 1) * (MAX_SIMILAR + 1))
+def _newest(own: int, similar: int) -> CompoundSelect[tuple[int]]:
+    """A statement for the newest posts of each of these numbers of challenges. It reads few more rows than it returns.
+
+    A viewer has no posts and reactions in similar challenges, since these are not own ones.
+    """
+    newest = select(POST.c.id).order_by(POST.c.id.desc())
+    parts = [
+        newest.where(POST.c.challenge_id == bindparam(f"own{n}"), *_OF_OTHERS).limit(PER_CHALLENGE) for n in range(own)
+    ]
+    parts += [newest.where(POST.c.challenge_id == bindparam(f"similar{n}")).limit(PER_SIMILAR) for n in range(similar)]
+    return union_all(*(select(part.subquery().c.id) for part in parts))

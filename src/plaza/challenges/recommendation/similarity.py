@@ -3,38 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plaza.challenges.recommendation.neighbours import recency
 from plaza.challenges.recommendation.ranking import MAX_SIMILAR, OwnChallenge
+from plaza.challenges.recommendation.stored_neighbours import decode_neighbours
+
+# Up to this distance between ids, sums are kept in an array with a place for every id, which is faster than sorting.
+MAX_DENSE_IDS: Final = 200_000
 
 
-def similar_challenges(own: Sequence[OwnChallenge], neighbours: Sequence[str | None]) -> dict[int, OwnChallenge]:
+def similar_challenges(own: Sequence[OwnChallenge], neighbours: Sequence[bytes | None]) -> dict[int, OwnChallenge]:
     """The challenges most similar to the viewer's own (newest first), each with the own one that contributes most."""
-    found = [(row, index) for index, text in enumerate(neighbours) if (row := _parse_weights(text)) is not None]
-    if not found:
+    ids, weights, rows = decode_neighbours(neighbours)
+    if not len(ids):
         return {}
-    ids = np.concatenate([row[::2] for row, _ in found]).astype(np.int64)
-    recency_weights = recency(len(own))
-    weights = np.concatenate([row[1::2] * recency_weights[index] for row, index in found])
-    sources = np.repeat([index for _, index in found], [len(row) // 2 for row, _ in found])
-    challenges, code = np.unique(ids, return_inverse=True)
-    scores = np.bincount(code, weights)
-    # Written in rising order, so the strongest contribution is written last.
-    strongest = np.empty(len(challenges), dtype=np.int64)
-    rising = np.argsort(weights, kind="stable")
-    strongest[code[rising]] = sources[rising]
-    new = ~np.isin(challenges, [challenge.id for challenge in own]) & (scores > 0)
-    best = np.flatnonzero(new)[np.argsort(-scores[new], kind="stable")][:MAX_SIMILAR]
-    return {int(challenges[n]): own[strongest[n]] for n in best}
+    weights *= recency(len(own))[rows]
+    challenges, codes = _number(ids)
+    scores: NDArray[np.float64] = np.bincount(codes, weights, len(challenges)).astype(np.float64, copy=False)
+    scores[np.isin(challenges, [challenge.id for challenge in own])] = 0
+    best = _highest(scores, MAX_SIMILAR)
+    wanted = np.zeros(len(challenges), dtype=np.bool_)
+    wanted[best] = True
+    entries = np.flatnonzero(wanted[codes])
+    # In rising order of weight, so the own challenge that contributes most is the last one.
+    entries = entries[np.argsort(weights[entries], kind="stable")]
+    strongest = dict(zip(codes[entries].tolist(), rows[entries].tolist(), strict=True))
+    return {int(challenges[code]): own[strongest[code]] for code in best.tolist()}
 
 
-def _parse_weights(text: str | None) -> NDArray[np.float64] | None:
-    """Alternating ids and weights; None if the value is missing or invalid."""
-    try:
-        row = np.array((text or "").split(), dtype=np.float64)
-    except ValueError:
-        return None
-    return row if len(row) and len(row) % 2 == 0 and np.isfinite(row).all() else None
+def _number(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The ids in rising order, maybe with unused ones, and the place of each id among them."""
+    first, last = int(ids.min()), int(ids.max())
+    if last - first < MAX_DENSE_IDS:
+        return np.arange(first, last + 1), ids - first
+    return np.unique(ids, return_inverse=True)
+
+
+def _highest(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """The places of the highest positive scores, highest first."""
+    places = np.flatnonzero(scores > 0)
+    if len(places) > count:
+        places = places[scores[places] >= np.partition(scores[places], -count)[-count]]
+    return places[np.argsort(-scores[places], kind="stable")][:count]

@@ -24,6 +24,7 @@ from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.readable_rows import BATCH
 from plaza.challenges.recommendation.neighbours import Ints, Neighbours, fit
 from plaza.challenges.recommendation.popular_posts import LIFETIME_SECONDS
+from plaza.challenges.recommendation.stored_neighbours import encode_neighbours
 from plaza.challenges.tables import CHALLENGE, MEMBER, REACTION
 from plaza.core.sequences import chunks
 
@@ -46,7 +47,7 @@ class NeighbourTraining:
         stored: list[Ints] = []
         while batch := await asyncio.to_thread(_next_values, rows, ongoing):
             await self._valkey.batch(
-                [("SET", CLG_NEIGHBOURS(id), text, "EX", LIFETIME_SECONDS) for id, text in batch.items()]
+                [("SET", CLG_NEIGHBOURS(id), value, "EX", LIFETIME_SECONDS) for id, value in batch.items()]
             )
             stored.append(np.fromiter(batch, dtype=np.int64))
             progress("challenges' neighbours", len(batch), len(ongoing))
@@ -88,11 +89,6 @@ class NeighbourTraining:
             last = rows[-1].username
 
 
-def _next_values(rows: Iterator[Neighbours], ongoing: Ints) -> dict[int, str]:
+def _next_values(rows: Iterator[Neighbours], ongoing: Ints) -> dict[int, bytes]:
     """The next batch of challenges with their neighbours, as stored."""
-    return {
-        int(ongoing[row.item]): " ".join(
-            f"{id} {weight:.3g}" for id, weight in zip(ongoing[row.others].tolist(), row.weights.tolist(), strict=True)
-        )
-        for row in islice(rows, BATCH)
-    }
+    return {int(ongoing[row.item]): encode_neighbours(ongoing[row.others], row.weights) for row in islice(rows, BATCH)}
