@@ -64,7 +64,8 @@ def _cpu_seconds(process: psutil.Process) -> float:
 
 
 @contextlib.contextmanager
-def _serving(folder: Path, data: Path) -> Iterator[RevisionServer]:
+def serving_revision(folder: Path, data: Path, **more: str) -> Iterator[RevisionServer]:
+    """Run `plaza serve` of a checkout with further settings, and fill it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -72,7 +73,7 @@ def _serving(folder: Path, data: Path) -> Iterator[RevisionServer]:
     settings |= {"PLAZA_API_KEY": "k" * 40, "PYTHONPATH": str(folder / "src")}
     command = [sys.executable, "-m", "plaza", "serve", "--empty"]
     with subprocess.Popen(
-        command, cwd=folder, env=os.environ | settings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, cwd=folder, env=os.environ | settings | more, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as child:
         try:
             _wait_until_ready(port)
@@ -175,7 +176,8 @@ def _cost(checkout: RevisionServer, expect: bytes, requests: list[bytes]) -> tup
     return (after[0] - before[0]) / REQUESTS * 1e6, (after[1] - before[1]) / REQUESTS * 1e6
 
 
-def _compare(mine: RevisionServer, other: RevisionServer, wanted: Sequence[str]) -> None:
+def compare(mine: RevisionServer, other: RevisionServer, wanted: Sequence[str]) -> None:
+    """Print the CPU per request of both, in turns, and the median ratio."""
     print(f"{'path':20}{'service + Valkey, µs':>22}{'other':>12}{'ratio':>8}")
     others = _paths(other)
     for name, (expect, requests) in _paths(mine).items():
@@ -194,9 +196,9 @@ def compare_revisions(revision: str, wanted: Sequence[str]) -> None:
         base = Path(folder) / "base"
         subprocess.run(["git", "worktree", "add", "--detach", "-q", str(base), revision], cwd=HERE, check=True)
         stack.callback(subprocess.run, ["git", "worktree", "remove", "--force", str(base)], cwd=HERE, check=True)
-        mine = stack.enter_context(_serving(HERE, Path(folder) / "mine"))
-        other = stack.enter_context(_serving(base, Path(folder) / "other"))
-        _compare(mine, other, wanted)
+        mine = stack.enter_context(serving_revision(HERE, Path(folder) / "mine"))
+        other = stack.enter_context(serving_revision(base, Path(folder) / "other"))
+        compare(mine, other, wanted)
 
 
 if __name__ == "__main__":

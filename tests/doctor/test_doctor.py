@@ -19,6 +19,7 @@ from plaza.doctor.check import CheckResult
 from plaza.doctor.diagnosis import diagnose
 from plaza.doctor.machine import judge_disk
 from tests.databases import with_tables
+from tests.otlp_receiver import receiving_spans
 from tests.postgres import Postgres
 from tests.servers import Cluster, Server
 from tests.smtp import smtp_server
@@ -116,11 +117,11 @@ def remove_the_tables(data_dir: Path) -> None:
     (data_dir / "plaza.sqlite").unlink()
 
 
-def change_revision(old: str, new: str) -> Callable[[Path], None]:
+def migrate_shop_to(revision: str) -> Callable[[Path], None]:
     def change(data_dir: Path) -> None:
         database = sqlite3.connect(data_dir / "plaza.sqlite")
         with database:
-            database.execute("UPDATE alembic_version SET version_num = ? WHERE version_num = ?", (new, old))
+            database.execute("UPDATE alembic_version SET version_num = ? WHERE version_num LIKE 'shop_%'", (revision,))
         database.close()
 
     return change
@@ -137,8 +138,8 @@ def change_revision(old: str, new: str) -> Callable[[Path], None]:
         (set_the_clock_back, "clock", "NTP"),
         (damage_the_tables, "sql", "not a database"),
         (remove_the_tables, "sql", "does not exist"),
-        (change_revision("shop_0002", "shop_0001"), "migrations", "older than this Plaza: shop_0002"),
-        (change_revision("shop_0002", "shop_9999"), "migrations", "newer than this Plaza: shop_9999"),
+        (migrate_shop_to("shop_0001"), "migrations", "older than this Plaza: shop_0"),
+        (migrate_shop_to("shop_9999"), "migrations", "newer than this Plaza: shop_9999"),
     ],
 )
 async def test_damage_is_named_with_its_fix(
@@ -162,6 +163,7 @@ async def test_damage_is_named_with_its_fix(
         ("PLAZA_SMTP_URL", "mail.example", "mail", "PLAZA_SMTP_URL must be"),
         ("PLAZA_MEDIA_URL", "ftp://pictures", "media store", "PLAZA_MEDIA_URL must look like"),
         ("PLAZA_OIDC_ISSUER", "http://127.0.0.1:1", "sign-in", "does not respond"),
+        ("PLAZA_OTLP_ENDPOINT", "http://127.0.0.1:1", "tracing", "Start the collector"),
         ("PLAZA_VALKEY_MAXMEMORY", "900000gb", "memory limit", "Set PLAZA_VALKEY_MAXMEMORY to at most"),
         ("PLAZA_TRUSTED_PROXIES", "proxy", "settings", "PLAZA_TRUSTED_PROXIES"),
         ("PLAZA_DOMAINS", "chess", "settings", "PLAZA_DOMAINS names chess"),
@@ -246,6 +248,11 @@ async def test_the_mail_server_is_asked_without_a_mail(data_dir: Path) -> None:
         results = await examine(data_dir, PLAZA_SMTP_URL=f"smtp://127.0.0.1:{mailbox.port}")
     assert results["mail"].state == "ok"
     assert mailbox.mails == []
+
+
+async def test_the_collector_of_traces_is_asked(data_dir: Path) -> None:
+    with receiving_spans() as collector:
+        assert (await examine(data_dir, PLAZA_OTLP_ENDPOINT=collector.url))["tracing"].state == "ok"
 
 
 @pytest.mark.parametrize(

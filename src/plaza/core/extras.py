@@ -8,11 +8,12 @@ from typing import Final, Literal
 
 from plaza.core.errors import SettingError
 
-Extra = Literal["media", "postgres", "recommend"]
+Extra = Literal["media", "otel", "postgres", "recommend"]
 
 # The packages of each extra that code asks for.
 PACKAGES: Final[dict[Extra, tuple[str, ...]]] = {
     "media": ("pyvips",),
+    "otel": ("opentelemetry.proto",),
     "postgres": ("asyncpg",),
     "recommend": ("numpy",),
 }
@@ -21,7 +22,10 @@ PACKAGES: Final[dict[Extra, tuple[str, ...]]] = {
 @cache
 def is_installed(extra: Extra) -> bool:
     """Whether the packages of an extra are installed."""
-    return all(find_spec(package) is not None for package in PACKAGES[extra])
+    try:
+        return all(find_spec(package) is not None for package in PACKAGES[extra])
+    except ModuleNotFoundError:  # the package that should contain it
+        return False
 
 
 def require_extra(extra: Extra, reason: str) -> None:

@@ -115,6 +115,14 @@ class Settings:
     metrics_access: MetricsAccess = setting(
         "public", "Who may read `/metrics`: `public`, or `admin` for admins and API keys."
     )
+    otlp_endpoint: str = setting(
+        "",
+        "Address of an OpenTelemetry collector for traces, by OTLP over HTTP, such as `http://127.0.0.1:4318`. "
+        "Needs `plaza[otel]`. Empty: no traces.",
+    )
+    otlp_sampling: float = setting(
+        0.1, "Share of requests, jobs and webhook deliveries that are traced; 0.1 is one in ten."
+    )
     webhooks_private: bool = setting(
         False, "`on` allows webhooks to plain http and to private addresses, such as those of your own network."
     )
@@ -252,6 +260,9 @@ class Settings:
         _require(
             self.maxmemory_bytes is None or self.maxmemory_bytes >= MIN_MAXMEMORY_BYTES, "valkey_maxmemory", _MAXMEMORY
         )
+        _require(0 <= self.otlp_sampling <= 1, "otlp_sampling", "must be 0 to 1")
+        is_address = not self.otlp_endpoint or _HTTP_ADDRESS.fullmatch(self.otlp_endpoint) is not None
+        _require(is_address, "otlp_endpoint", "must be an address such as http://127.0.0.1:4318")
         _require(self.connections_per_address >= 1, "connections_per_address", "must be 1 or more")
         _require(0 <= self.queue_ms <= 60_000, "queue_ms", "must be 0 to 60000")
         _require(0 <= self.voting_days <= 36_500, "voting_days", "must be 0 to 36500")
@@ -294,6 +305,8 @@ def _require(condition: bool, name: str, rule: str) -> None:
 
 # A scheme, a host and an optional port. `Cors` removes a final slash.
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+/?")
+# Without user and password: they belong into OTEL_EXPORTER_OTLP_HEADERS.
+_HTTP_ADDRESS = re.compile(r"https?://[^/?#@\s]+(?:/[^?#\s]*)?")
 _ROOT_PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)*/?")
 _BOOLEANS = {"on": "true", "yes": "true", "off": "false", "no": "false"}  # msgspec knows true, false, 1 and 0
 
@@ -312,7 +325,7 @@ def _parse(name: str, kind: Any, text: str) -> Any:
 def _expected(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
-    return {bool: "on or off", int: "a whole number"}.get(kind, "valid")
+    return {bool: "on or off", int: "a whole number", float: "a number"}.get(kind, "valid")
 
 
 def add_data_key(path: Path) -> None:

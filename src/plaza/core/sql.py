@@ -25,7 +25,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from sqlalchemy import Executable, MetaData, Row, Table, event, exc, text
+from sqlalchemy import Engine, Executable, MetaData, Row, Table, event, exc, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -160,6 +160,12 @@ class Sql:
     def insert(self, table: Table) -> Any:
         """Return an INSERT with `on_conflict_do_update` and `on_conflict_do_nothing`, which both databases support."""
         return postgresql.insert(table) if self.dialect == "postgresql" else sqlite.insert(table)
+
+    @property
+    def engines(self) -> list[Engine]:
+        """The engines that run statements, for observers of them."""
+        asynchronous = {self._writer.sync_engine, self._reader.sync_engine}
+        return [*asynchronous, *([self._inline.engine] if self._inline is not None else [])]
 
     async def ping(self) -> None:
         """Raise `Unavailable` if the database does not answer."""

@@ -27,7 +27,7 @@ class InlineSqlite:
 
     def __init__(self, file: Path, pragmas: Sequence[str]) -> None:
         self._until = 0.0
-        self._engine = create_engine(
+        self.engine = create_engine(
             f"sqlite:///{file}",
             hide_parameters=True,
             isolation_level="AUTOCOMMIT",  # a single statement is consistent by itself
@@ -36,13 +36,13 @@ class InlineSqlite:
             max_overflow=0,
         )
 
-        @event.listens_for(self._engine, "connect")
+        @event.listens_for(self.engine, "connect")
         def prepare(connection: Any, _: object) -> None:
             for pragma in pragmas:
                 connection.execute(f"PRAGMA {pragma}")
             connection.set_progress_handler(self._is_too_long, STEPS_PER_CHECK)
 
-        self._connection = self._engine.connect()
+        self._connection = self.engine.connect()
 
     def _is_too_long(self) -> bool:
         return perf_counter() > self._until
@@ -54,4 +54,4 @@ class InlineSqlite:
 
     def close(self) -> None:
         self._connection.close()
-        self._engine.dispose()
+        self.engine.dispose()

@@ -24,6 +24,7 @@ from plaza.core.events import Consumer, DataCheck, Event, Events, TypeFilter
 from plaza.core.functions import Functions
 from plaza.core.group_member import GroupMember
 from plaza.core.stream_watch import StreamWatch
+from plaza.core.tracing import traced
 
 log = structlog.get_logger("plaza.events")
 
@@ -97,6 +98,7 @@ class StreamConsumer:
         self._retries = RetrySchedule(consumer.stale_seconds)
         self._claim_at = 0.0
         self._cursor = "0-0"
+        self._span_name = f"events {consumer.stream} {consumer.group}"
         labels = (consumer.stream, consumer.group)
         self._done = metrics.EVENTS_HANDLED.labels(*labels, "done")
         self._failed = metrics.EVENTS_HANDLED.labels(*labels, "failed")
@@ -186,8 +188,9 @@ class StreamConsumer:
         pause = self._consumer.retry_seconds
         while not self.stopping:
             try:
-                async with asyncio.timeout(self._consumer.timeout_seconds):
-                    await self._consumer.handle_all(events)
+                with traced(self._span_name, "consumer", **{"messaging.batch.message_count": len(events)}):
+                    async with asyncio.timeout(self._consumer.timeout_seconds):
+                        await self._consumer.handle_all(events)
             except Unavailable as error:
                 if pause == self._consumer.retry_seconds:
                     log.warning("event_handler_unavailable", error=str(error), **self._log_fields(events[0]))

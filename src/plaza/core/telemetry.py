@@ -26,6 +26,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from plaza.core import metrics
 from plaza.core.metrics import exposition
+from plaza.core.tracing import current_trace_id
 
 __all__ = ["RequestLog", "configure_logs", "exposition", "metrics_sampling"]
 
@@ -72,6 +73,7 @@ def configure_logs(stream: TextIO | None = None, *, pretty: bool | None = None, 
         pretty = out.isatty()
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        add_trace_id,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
     ]
@@ -106,6 +108,13 @@ def _route_libraries(out: TextIO, shared: list[Processor], last: list[Processor]
     root.setLevel(level)
     # It logs every migration state at each start.
     logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
+def add_trace_id(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """A structlog processor that adds the id of the present trace, if there is one."""
+    if trace_id := current_trace_id():
+        event["trace_id"] = trace_id
+    return event
 
 
 def hide_secrets(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
@@ -152,6 +161,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
     request_id: str
     route: str = ""
     user: str = ""
+    trace_id: str = ""
 
 
 class CompletedRequest(Protocol):
@@ -235,6 +245,7 @@ class RequestLog:
             request_id=request.request_id,
             route=request.template,
             user="" if actor is None else actor.name,
+            trace_id="" if usage.trace is None else usage.trace.id,
         )
         if not self._lines:
             asyncio.get_running_loop().call_soon(self.flush)

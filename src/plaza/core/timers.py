@@ -21,6 +21,7 @@ from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.core.leases import Lease, LeaseLost, Leases, release_lease
+from plaza.core.tracing import traced
 from plaza.core.wrong_type import ExplainError, WrongKeyType, unexplained
 
 log = structlog.get_logger("plaza.jobs")
@@ -104,8 +105,9 @@ class Timers:
     async def _run_job(self, timer: Timer, lease: Lease) -> JobResult:
         started = monotonic()
         try:
-            async with self._leases.renew(lease), asyncio.timeout(timer.timeout_seconds):
-                text = await timer.run(lease)
+            with traced(f"job {timer.name}", "internal"):
+                async with self._leases.renew(lease), asyncio.timeout(timer.timeout_seconds):
+                    text = await timer.run(lease)
         except LeaseLost:
             raise
         except TimeoutError:

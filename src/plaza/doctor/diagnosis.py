@@ -10,7 +10,7 @@ from plaza.core.errors import OperatorError
 from plaza.core.settings import Settings
 from plaza.doctor import machine
 from plaza.doctor.check import CheckResult, wrong
-from plaza.doctor.services import check_mail, check_media, check_sign_in
+from plaza.doctor.services import check_mail, check_media, check_sign_in, check_tracing
 from plaza.doctor.settings import check_extras, check_settings, invalid_settings
 from plaza.doctor.sql import check_sql
 from plaza.doctor.valkey import check_valkey
@@ -36,6 +36,7 @@ async def diagnose(environ: Mapping[str, str]) -> list[CheckResult]:
         "mail": check_mail(settings, data_dir),
         "media store": check_media(settings, data_dir),
         "sign-in": check_sign_in(settings),
+        "tracing": check_tracing(settings),
     }
     for found in await asyncio.gather(*(_guarded(name, check) for name, check in remote.items())):
         results += found

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 import aiosmtplib
+import httpx2
 
 from plaza.core.errors import PlazaError, SettingError, Unavailable
+from plaza.core.extras import require_extra
 from plaza.core.mail import SmtpServer, connect_smtp
 from plaza.core.settings import Settings
 from plaza.doctor.check import CheckResult, ok, warning, wrong
+
+HTTP_SECONDS: Final = 5.0
 
 
 async def check_mail(settings: Settings, data_dir: Path) -> CheckResult:
@@ -52,6 +57,26 @@ async def check_media(settings: Settings, data_dir: Path) -> CheckResult:
         text = f"The bucket cannot be listed: {type(error.__cause__).__name__}."
         return wrong("media store", text, "Correct PLAZA_MEDIA_URL and the provider's credentials.")
     return ok("media store", "The bucket can be listed.")
+
+
+async def check_tracing(settings: Settings) -> CheckResult | None:
+    """Send no spans to the collector, as a request; None if none is configured."""
+    if not settings.otlp_endpoint:
+        return None
+    try:
+        require_extra("otel", "PLAZA_OTLP_ENDPOINT is set.")
+    except SettingError as error:
+        return wrong("tracing", "PLAZA_OTLP_ENDPOINT is set without its packages.", str(error))
+    from plaza.core.otlp import traces_url
+
+    headers = {"content-type": "application/x-protobuf"}
+    try:
+        async with httpx2.AsyncClient(timeout=HTTP_SECONDS) as client:
+            (await client.post(traces_url(settings.otlp_endpoint), content=b"", headers=headers)).raise_for_status()
+    except httpx2.HTTPError as error:
+        text = f"{settings.otlp_endpoint} takes no traces: {type(error).__name__}."
+        return wrong("tracing", text, "Start the collector, or correct PLAZA_OTLP_ENDPOINT.")
+    return ok("tracing", f"{settings.otlp_endpoint} takes traces.")
 
 
 async def check_sign_in(settings: Settings) -> CheckResult | None:

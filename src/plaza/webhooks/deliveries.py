@@ -16,6 +16,7 @@ from plaza.core.functions import Functions
 from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Page, ids_in_sorted_set, page_by_position
 from plaza.core.sequences import pairs_to_dict
+from plaza.core.tracing import traced
 from plaza.webhooks.cloud_events import OutgoingEvent, from_entry
 from plaza.webhooks.endpoint_reader import Endpoint, EndpointReader
 from plaza.webhooks.http_client import WebhookClient
@@ -50,7 +51,15 @@ async def send_signed(
     """Send one signed message to an endpoint and return the result."""
     if endpoint.key is None:
         return SendOutcome(None, UNREADABLE, 0)
-    return await connections.post(endpoint.url, body, endpoint.headers(message_id, now_ms, body))
+    headers = endpoint.headers(message_id, now_ms, body)
+    with traced("webhook delivery", "client", **{"plaza.webhook": endpoint.id}) as operation:
+        if operation.traceparent:
+            headers["traceparent"] = operation.traceparent
+        outcome = await connections.post(endpoint.url, body, headers)
+        if operation.traceparent:
+            operation.attributes["http.response.status_code"] = outcome.code or 0
+            operation.error = "" if outcome.is_delivered else str(outcome.code or "no_response")
+        return outcome
 
 
 class Deliveries:

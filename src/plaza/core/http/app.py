@@ -34,6 +34,7 @@ from plaza.core.http.openapi.operations import require_unique_operation_ids
 from plaza.core.http.problem_details import CrossOrigin, InternalError, UrlTooLong, problem
 from plaza.core.http.request import Request
 from plaza.core.http.request_body import read_request_body, sends_files
+from plaza.core.http.request_tracing import end_trace, start_trace
 from plaza.core.http.response_sender import ResponseSender
 from plaza.core.http.responses import JSON, Response, as_bytes
 from plaza.core.http.router import RouteNode, Router
@@ -46,6 +47,7 @@ from plaza.core.rate_limits import Limiter, RateLimited
 from plaza.core.root_path import ROOT_PATH
 from plaza.core.security_log import SecurityLog
 from plaza.core.settings import Settings
+from plaza.core.tracing import TRACING
 from plaza.core.valkey import REQUEST_USAGE
 from plaza.core.wrong_type import ExplainError, unexplained
 
@@ -124,6 +126,8 @@ class App:
     async def _handle(self, scope: Scope, receive: Receive, send: Send, root: str = "") -> None:
         started = perf_counter()
         request = Request(scope, self.proxies)
+        if TRACING.tracer is not None:
+            start_trace(TRACING.tracer, request)
         usage_token = REQUEST_USAGE.set(request.usage)
         self.in_flight += 1
         if self._sampling is None:
@@ -144,6 +148,8 @@ class App:
             REQUEST_USAGE.reset(usage_token)
             if self.observer is not None:
                 self.observer.request_completed(request, status, perf_counter() - started)
+            if request.usage.trace is not None:
+                end_trace(request.usage.trace, request, status)
 
     def _sample(self) -> None:
         """Set the gauge of requests in flight, once a second while there are any. Doing so per request costs more."""

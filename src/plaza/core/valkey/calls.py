@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from plaza.core.errors import Unavailable
 
 if TYPE_CHECKING:
+    from plaza.core.tracing import Trace
     from plaza.core.valkey.connection_fencing import FencedConnection
 
 Arg = str | bytes | int | float
@@ -129,6 +130,7 @@ class RequestUsage:
     seconds: float = 0.0
     only_reads: bool = False
     damaged: ReplyError | None = None
+    trace: Trace | None = None  # if the request or job is sampled
 
 
 REQUEST_USAGE: ContextVar[RequestUsage | None] = ContextVar("usage", default=None)
@@ -157,6 +159,8 @@ def fail(call: PendingCall, error: Exception, now: float) -> None:
         CONNECTION_STATS.failures += 1
         if usage is not None:
             usage.seconds += now - since
+            if usage.trace is not None:
+                usage.trace.add_valkey_call(call, now, error)
         future.set_exception(error)
 
 

@@ -142,6 +142,8 @@ class _Socket(asyncio.Protocol):
                 continue
             if usage is not None:
                 usage.seconds += now - since
+                if usage.trace is not None:
+                    usage.trace.add_valkey_call(call, now, reply)
             if group is not None:
                 _finish_group(call, group, self.connection.resp)
             elif isinstance(reply, Exception):
