@@ -9,6 +9,7 @@ from plaza.app import Plaza
 from plaza.challenges.events import EVENTS
 from plaza.challenges.model import AlreadyJoined, AlreadyTracked, NewChallenge, NewChallengePost, NewTracking
 from plaza.challenges.personal_data import ChallengesPersonalData
+from plaza.challenges.post_deletion import PostDeletion
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.service import Challenges
 from plaza.core.auth import Actor
@@ -42,6 +43,9 @@ async def test_every_type_is_emitted(plaza: Plaza, redis_client: Any) -> None:
     for _ in range(2):
         await posts.remove_reaction(BEN, post)
     await recorder.expect(("challenge.reacted", {**reaction, "reacted": False}))
+    for _ in range(2):
+        await PostDeletion(challenges._projections).delete([post])
+    await recorder.expect(("challenge.post_deleted", {**member, "post": post}))
     await challenges.leave(ANA, id)
     await recorder.expect(("challenge.left", member))
     assert recorder.types == {event_type.type for event_type in EVENTS}

@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from plaza.core.auth import Actor
 from plaza.keyspace.audit import REPAIR, Audits
 from plaza.notifications.keys import NOTIFICATION_ACTORS, NOTIFICATIONS, NOTIFICATIONS_UNREAD, NOTIFIED
+from plaza.reports.service import Reports
 from plaza.social.account_renaming import AccountRenaming
 from plaza.social.keys import COMMENT
 from tests.communities import API_KEY
@@ -148,6 +150,15 @@ async def test_reactions_in_challenges_are_told(community: NotifiedCommunity) ->
     assert await community.told_about("cid") == [("mention", str(post), ["ana"], 1)]
     await community.request("DELETE", f"/challenges/posts/{post}/reaction", "ben")
     await community.told_soon("ana")
+    await community.request("PUT", f"/challenges/posts/{post}/reaction", "ben")
+    await community.told_soon("ana", ("challenge_reaction", str(post), ["ben"], 1))
+    new = {"subject": "challenge_post", "id": str(post), "reason": "Too far"}
+    number = (await community.request("POST", "/reports", "ben", new, 201))["id"]
+    reports = community.plaza.get(Reports)
+    await reports.remove_thing(Actor("root", "admin"), await reports.get(number))
+    await community.told_soon("ana")
+    assert (await community.unread("ana"), await community.unread("cid")) == (0, 0)
+    await community.request("PUT", f"/challenges/posts/{post}/reaction", "ben", status=404)
 
 
 @on_one_server

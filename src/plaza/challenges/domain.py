@@ -10,6 +10,7 @@ from plaza.challenges.library import LIBRARY
 from plaza.challenges.notification_source import ChallengeNotifications
 from plaza.challenges.participation_reader import Participations
 from plaza.challenges.personal_data import PERSONAL_KEYS, ChallengesPersonalData
+from plaza.challenges.post_deletion import PostDeletion
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.recommendation.recommender import Recommender
@@ -40,7 +41,7 @@ def build(core: Core) -> Parts:
         personal_keys=PERSONAL_KEYS,
         search_sources=[ChallengeSearch(core.sql, challenges)],
         notification_sources=[ChallengeNotifications(core.sql, core.provided.recipients)],
-        report_sources=[ChallengePostReports(posts)],
+        report_sources=[ChallengePostReports(posts, PostDeletion(projections))],
         inspectors=[ChallengesInspector(projections, daily_job)],
     )
 

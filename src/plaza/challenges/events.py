@@ -56,6 +56,14 @@ class ChallengePosted(ChallengeEvent):
     username: Username
 
 
+class ChallengePostDeleted(ChallengeEvent):
+    """A post in a challenge was deleted, and with it its reactions, which have no events of their own."""
+
+    type: ClassVar[str] = "challenge.post_deleted"
+    post: PostId
+    username: Username
+
+
 class ChallengeReacted(ChallengeEvent):
     """A user reacted to a post in a challenge, or took the reaction back."""
 
@@ -66,4 +74,12 @@ class ChallengeReacted(ChallengeEvent):
     reacted: Annotated[bool, Meta(description="Whether there is a reaction from now on.")]
 
 
-EVENTS = (ChallengeCreated, ChallengeJoined, ChallengeLeft, ChallengeTracked, ChallengePosted, ChallengeReacted)
+EVENTS = (
+    ChallengeCreated,
+    ChallengeJoined,
+    ChallengeLeft,
+    ChallengeTracked,
+    ChallengePosted,
+    ChallengePostDeleted,
+    ChallengeReacted,
+)

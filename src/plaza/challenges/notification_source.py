@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from sqlalchemy import and_, func, or_, select
 
-from plaza.challenges.events import ChallengePosted, ChallengeReacted
+from plaza.challenges.events import ChallengePostDeleted, ChallengePosted, ChallengeReacted
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION
 from plaza.core.events import Event
 from plaza.core.notification_source import (
+    EVERYONE_TOLD,
     MAX_ACTORS,
     Absence,
     Activity,
@@ -31,7 +32,7 @@ class ChallengeNotifications(NotificationSource):
 
     stream: Final = "challenges"
     kinds: Final = ("challenge_post",)
-    events: Final = (ChallengeReacted, ChallengePosted)
+    events: Final = (ChallengeReacted, ChallengePosted, ChallengePostDeleted)
 
     def __init__(self, sql: Sql, recipients: Recipients | None) -> None:
         self._sql = sql
@@ -51,6 +52,17 @@ class ChallengeNotifications(NotificationSource):
                 group = GroupName(row.username, "challenge_reaction", _subject(row))
                 found.append(Activity(group, event.data["username"], event.time, renamed=event.origin == "rename"))
         return found
+
+    async def ended(self, events: Sequence[Event]) -> list[GroupName]:
+        """Return the groups about deleted posts."""
+        groups: list[GroupName] = []
+        for event in events:
+            if event.type == ChallengePostDeleted.type:
+                data = event.data
+                subject = f"challenge_post:{data['challenge']}:{data['post']}"
+                groups.append(GroupName(data["username"], "challenge_reaction", subject))
+                groups.append(GroupName(EVERYONE_TOLD, "", subject))
+        return groups
 
     async def times(self, activities: Sequence[Activity]) -> list[int | None]:
         """Return when users reacted; of a mention, when the post was written. Two statements."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Table, and_, delete, select, update
+from sqlalchemy import Table, and_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges import keys
 from plaza.challenges.events import STREAM, ChallengeJoined, ChallengeLeft, ChallengeReacted
 from plaza.challenges.keys import CLG_SHOWN
 from plaza.challenges.model import iso_date, parse_shown
+from plaza.challenges.post_deletion import PostDeletion, delete_logged
 from plaza.challenges.projection import ChallengeProjections
-from plaza.challenges.queries import log_rows
 from plaza.challenges.readable_rows import BATCH
 from plaza.challenges.tables import CHALLENGE, DELETE_LOG, INSERT_LOG, MEMBER, POST, REACTION, TRACKING
 from plaza.core.events import EventData
@@ -39,6 +39,7 @@ class ChallengesPersonalData:
     def __init__(self, projections: ChallengeProjections) -> None:
         self._projections = projections
         self._sql = projections.sql
+        self._posts = PostDeletion(projections)
 
     async def export(self, username: str) -> dict[str, Any]:
         """All rows of a user, and the posts recommended to them."""
@@ -110,7 +111,7 @@ class ChallengesPersonalData:
                 other = table.alias()
                 same = [other.c[column] == table.c[column] for column in unique]
                 duplicate = select(other.c.id).where(other.c.username == new, *same).exists()
-                duplicates = await _delete_logged(tx, name, table, and_(table.c.id.in_(ids), duplicate))
+                duplicates = await delete_logged(tx, name, table, and_(table.c.id.in_(ids), duplicate))
                 deleted = {row.id for row in duplicates}
             await tx.execute(update(table).where(table.c.id.in_(ids), table.c.username == old).values(username=new))
             moved = [row for row in rows if row.id not in deleted]
@@ -131,21 +132,17 @@ class ChallengesPersonalData:
 
     async def _delete_posts(self, username: str) -> bool:
         """Delete a batch of posts with all reactions to them; False if there were none."""
-        async with self._sql.begin() as tx:
-            batch = select(POST).where(POST.c.username == username).order_by(POST.c.id).limit(BATCH)
-            posts = (await tx.execute(batch)).all()
-            ids = [row.id for row in posts]
-            reactions = await _delete_logged(tx, "reaction", REACTION, REACTION.c.post_id.in_(ids))
-            await _delete_logged(tx, "post", POST, POST.c.id.in_(ids))
-        await self._projections.update_posts(ids)
-        await self._projections.reactions.update([(row.username, row.post_id, row.challenge_id) for row in reactions])
-        return bool(posts)
+        batch = select(POST.c.id).where(POST.c.username == username).order_by(POST.c.id).limit(BATCH)
+        ids = [row.id for row in await self._sql.fetch_all(batch)]
+        if ids:
+            await self._posts.delete(ids)
+        return bool(ids)
 
     async def _delete_rows(self, username: str, name: str, table: Table) -> bool:
         async with self._sql.begin() as tx:
             batch = select(table.c.id).where(table.c.username == username).order_by(table.c.id).limit(BATCH)
             ids = (await tx.execute(batch)).scalars().all()
-            deleted = await _delete_logged(tx, name, table, table.c.id.in_(ids))
+            deleted = await delete_logged(tx, name, table, table.c.id.in_(ids))
             await add_events(tx, STREAM, await _events(tx, table, deleted, username, on=False), self._now())
         return bool(ids)
 
@@ -162,10 +159,3 @@ async def _events(
     posts = select(POST.c.id, POST.c.username).where(POST.c.id.in_([row.post_id for row in rows]))
     authors = {row.id: row.username for row in await tx.execute(posts)}
     return [ChallengeReacted(row.challenge_id, row.post_id, authors.get(row.post_id, ""), username, on) for row in rows]
-
-
-async def _delete_logged(tx: AsyncConnection, name: str, table: Table, condition: Any) -> list[Any]:
-    """Delete rows and log them for the daily job. Returns them."""
-    deleted = list((await tx.execute(delete(table).where(condition).returning(table))).all())
-    await log_rows(tx, DELETE_LOG, name, deleted)
-    return deleted

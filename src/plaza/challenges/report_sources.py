@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from plaza.challenges.post_deletion import PostDeletion
 from plaza.challenges.posts import ChallengePosts
 from plaza.core.auth import Actor
-from plaza.core.errors import Invalid
+from plaza.core.errors import Invalid, NotFound
 from plaza.core.report_source import ReportedThing
 
 # Without leading zeros: one thing has one id, and is reported once by a user.
@@ -15,13 +16,14 @@ _ID: Final = re.compile("[1-9][0-9]{0,14}")
 
 
 class ChallengePostReports:
-    """Posts in challenges. Their author can be suspended."""
+    """Posts in challenges."""
 
     kind: Final = "challenge_post"
-    removal: Final = ""
+    removal: Final = "delete"
 
-    def __init__(self, posts: ChallengePosts) -> None:
+    def __init__(self, posts: ChallengePosts, deletion: PostDeletion) -> None:
         self._posts = posts
+        self._deletion = deletion
 
     async def find(self, viewer: Actor, id: str) -> ReportedThing:
         if not _ID.fullmatch(id):
@@ -31,4 +33,5 @@ class ChallengePostReports:
         return ReportedThing(author=post.username, text=post.text, url=url)
 
     async def remove(self, admin: Actor, id: str) -> None:
-        raise Invalid("A challenge post cannot be removed. Suspend its author.", field="id")
+        if not await self._deletion.delete([int(id)]):
+            raise NotFound("No post has this id.", id=id)

@@ -1,0 +1,41 @@
+"""Deletes posts in challenges, with the reactions to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Table, delete
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from plaza.challenges.events import STREAM, ChallengePostDeleted
+from plaza.challenges.projection import ChallengeProjections
+from plaza.challenges.queries import log_rows
+from plaza.challenges.tables import DELETE_LOG, POST, REACTION
+from plaza.core.sql_events import add_events
+
+
+class PostDeletion:
+    """Deletes rows of posts, and what is derived from them."""
+
+    def __init__(self, projections: ChallengeProjections) -> None:
+        self._projections = projections
+        self._sql = projections.sql
+
+    async def delete(self, ids: Sequence[int]) -> int:
+        """Delete posts with their reactions. Returns how many there were. Repeatable."""
+        async with self._sql.begin() as tx:
+            reactions = await delete_logged(tx, "reaction", REACTION, REACTION.c.post_id.in_(ids))
+            posts = await delete_logged(tx, "post", POST, POST.c.id.in_(ids))
+            events = [ChallengePostDeleted(row.challenge_id, row.id, row.username) for row in posts]
+            await add_events(tx, STREAM, events, self._projections.clock.now_ms())
+        await self._projections.update_posts(list(ids))
+        await self._projections.reactions.update([(row.username, row.post_id, row.challenge_id) for row in reactions])
+        return len(posts)
+
+
+async def delete_logged(tx: AsyncConnection, name: str, table: Table, condition: Any) -> list[Any]:
+    """Delete rows and log them for the daily job. Returns them."""
+    deleted = list((await tx.execute(delete(table).where(condition).returning(table))).all())
+    await log_rows(tx, DELETE_LOG, name, deleted)
+    return deleted
