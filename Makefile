@@ -10,7 +10,7 @@ run: install
 	@exec $(BIN)/plaza serve
 
 # Three processes for two cores, one test file each at a time: many tests wait for servers, browsers and disks.
-test: .venv/.test-ready .venv/.browser-ready tests/upstash/node_modules/.ready tests/oidc/node_modules/.ready tests/sdk/node_modules/.ready tests/events/node_modules/.ready check
+test: .venv/.test-ready .venv/.browser-ready .venv/.proxies-ready tests/upstash/node_modules/.ready tests/oidc/node_modules/.ready tests/sdk/node_modules/.ready tests/events/node_modules/.ready check
 	$(BIN)/python -m pytest -p xdist -n 3 --dist loadfile
 
 # The checks that need no server: style, types, imports between packages, terms, class names.
@@ -69,6 +69,15 @@ clean:
 	@command -v chromium >/dev/null || if [ "$$(id -u)" = 0 ]; then \
 	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes chromium >/dev/null; \
 	else echo "The tests need Chromium: install Debian's package 'chromium', then run this again."; exit 1; fi
+	@touch $@
+
+# nginx and HAProxy for the tests behind them: Debian's packages, which only root can install. Their services are not started.
+.venv/.proxies-ready: .venv/.created
+	@{ [ -x /usr/sbin/nginx ] && [ -x /usr/sbin/haproxy ]; } || if [ "$$(id -u)" = 0 ]; then \
+	  policy=/usr/sbin/policy-rc.d; \
+	  [ -e $$policy ] || { printf '#!/bin/sh\nexit 101\n' > $$policy && chmod 755 $$policy && trap "rm $$policy" EXIT; }; \
+	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends nginx haproxy >/dev/null; \
+	else echo "The tests need nginx and HAProxy: install Debian's packages 'nginx' and 'haproxy', then run this again."; exit 1; fi
 	@touch $@
 
 # Node's packages for tests: Upstash's TypeScript client, an OpenID provider, and what makes a TypeScript client of Plaza. Node is Debian's package, these are pinned.

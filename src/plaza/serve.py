@@ -32,6 +32,7 @@ from plaza.core.embedded_valkey import EmbeddedValkey
 from plaza.core.errors import OperatorError
 from plaza.core.http.admission import AdmissionControl
 from plaza.core.http.admission_queue import AdmissionQueue
+from plaza.core.http.app import App
 from plaza.core.http.connection_limits import ConnectionLimits
 from plaza.core.http.uvicorn_protocol import limited_protocol
 from plaza.core.process.gc_freeze import freeze_gc
@@ -118,7 +119,7 @@ async def run_api(
         plaza = await shutdown.run_unless_requested(stack.enter_async_context(running(settings)))
         if with_worker:
             await stack.enter_async_context(background_worker(plaza, shutdown))
-        api = ApiServer(plaza)
+        api = ApiServer(plaza.app, settings)
         serving = asyncio.ensure_future(api.serve(sockets=[sock]))
         await completes_before(serving, api.started_event)
         freeze_gc()
@@ -150,17 +151,16 @@ async def background_worker(plaza: Plaza, shutdown: Shutdown) -> AsyncIterator[N
 class ApiServer(uvicorn.Server):
     """uvicorn on a socket that is already open, without signal handlers of its own."""
 
-    def __init__(self, plaza: Plaza) -> None:
-        self.plaza = plaza
+    def __init__(self, app: App, settings: Settings) -> None:
+        self.app = app
         self.started_event = asyncio.Event()
-        settings = plaza.core.settings
-        limits = ConnectionLimits(settings.connections_per_address, plaza.app.proxies) if settings.rate_limits else None
+        limits = ConnectionLimits(settings.connections_per_address, app.proxies) if settings.rate_limits else None
         admission = None
         if settings.queue_ms:
-            admission = AdmissionControl(plaza.app, AdmissionQueue(), settings.queue_ms / 1000, settings.mount_path)
+            admission = AdmissionControl(app, AdmissionQueue(), settings.queue_ms / 1000, settings.mount_path)
         super().__init__(
             uvicorn.Config(
-                admission or plaza.app,
+                admission or app,
                 http=limited_protocol(limits, admission),
                 ws="none",
                 lifespan="off",
@@ -184,7 +184,7 @@ class ApiServer(uvicorn.Server):
 
     async def drain(self, serving: asyncio.Future[None], shutdown: Shutdown) -> None:
         """Accept no more connections, complete open requests, and stop."""
-        self.plaza.app.drain()
+        self.app.drain()
         self.should_exit = True
         if not await completes_before(serving, shutdown.forced):
             self.force_exit = True
