@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 from urllib.parse import parse_qsl
@@ -163,6 +164,7 @@ def _bad_json(body: bytes, error: Exception) -> BadJson:
     return BadJson(f"{error}.")
 
 
+@cache
 def query_binder(signature: Signature, ignores_unknown: bool) -> Callable[[bytes], Any]:
     """A function that turns the query string into a Struct with every query parameter of the route."""
     fields: list[tuple[str, Any, Any]] = []

@@ -32,9 +32,9 @@ class Parameter:
     default: Any = NODEFAULT
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Signature:
-    """The parameters of a handler and the type of its result."""
+    """The parameters of a handler and the type of its result. It equals only itself: defaults can be lists."""
 
     parameters: tuple[Parameter, ...]
     result: Any  # the type of a successful body; None for no body
@@ -55,6 +55,11 @@ class Signature:
 
 def read_signature(route: Route, services: Mapping[type, Any]) -> Signature:
     """Read a handler's signature. A mistake raises `AssertionError` with the route's name, so that the start fails."""
+    return _read_signature(route, frozenset(services))
+
+
+@cache  # tests start many applications with the same routes
+def _read_signature(route: Route, services: frozenset[type]) -> Signature:
     hints = _hints(route.handler)
     in_path = set(parameter_names(route.template))
     parameters = []
@@ -95,7 +100,7 @@ def _title(route: Route) -> str:
     return f"{route.method} {route.template} ({route.handler.__module__}.{route.handler.__qualname__})"
 
 
-def _kind(name: str, hint: Any, in_path: set[str], services: Mapping[type, Any]) -> Kind:
+def _kind(name: str, hint: Any, in_path: set[str], services: frozenset[type]) -> Kind:
     if name in in_path:
         return "path"
     if name == "body":

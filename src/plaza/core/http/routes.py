@@ -78,7 +78,7 @@ class Options(TypedDict, total=False):
     body_schema: Any  # the type of a body that the handler checks itself
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Route:
     """One method of one path."""
 
