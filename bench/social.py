@@ -92,7 +92,7 @@ class Community:
                  for _ in range(2 * POSTS)]  # fmt: skip
         for kind, records in (("post", made), ("follow", follows), ("like", likes)):
             for first in range(0, len(records), 1_000):
-                await self.sync.apply(kind, records[first : first + 1_000])  # type: ignore[arg-type]
+                await self.sync.apply(kind, records[first : first + 1_000])
 
     def requests(self) -> dict[str, tuple[list[bytes], bytes]]:
         """The requests sent to both, each with the expected start of the response."""

@@ -134,7 +134,7 @@ async def importing(valkey: Valkey, community: Community) -> None:
                 one, other = dice.sample(range(USERS), 2)
                 file.write(json.dumps({"type": "follow", "follower": f"i{one}", "following": f"i{other}"}) + "\n")
         began, ours, theirs = perf_counter(), process_time(), await cpu_us(valkey)
-        await JsonlImporter(community.sync, lambda bad: print(bad)).run(path)
+        await JsonlImporter(valkey, [community.sync], lambda bad: print(bad)).run(path)
         took, ours, theirs = perf_counter() - began, process_time() - ours, (await cpu_us(valkey) - theirs) / 1e6
     print(f"{USERS:,} users and {FOLLOWS:,} follows were taken in from a file in {took:.1f} s, "
           f"{(USERS + FOLLOWS) / took:,.0f} records a second; that took {ours:.1f} s of CPU here and {theirs:.1f} s of "

@@ -47,7 +47,7 @@ async def test_numbers_are_encrypted_however_they_are_written(
     await assert_encrypted(redis_client, "bob")
     file = tmp_path / "users.jsonl"
     file.write_text(json.dumps({"type": "user", "username": "eve", **NUMBERS}))
-    await JsonlImporter(social.sync, lambda line: pytest.fail(str(line))).run(file)
+    await JsonlImporter(social.valkey, [social.sync], lambda line: pytest.fail(str(line))).run(file)
     await assert_encrypted(redis_client, "eve")
     for headers in (ana, bob, eve):
         assert NUMBERS.items() <= (await http.get("/users/me", headers=headers)).json().items()

@@ -221,7 +221,7 @@ async def test_a_file_is_imported_and_invalid_lines_are_reported_by_number(
     lines: list[Any] = [first, *RECORDS[1:3], b"{oops", b"", {"type": "king"}, {"type": "user", "username": "a:b"},
                         b"[]", b'"' + b"x" * 2_000_000 + b'"', *RECORDS[3:]]  # fmt: skip
     path = write_lines(tmp_path / "all.jsonl", lines)
-    importer = JsonlImporter(social.sync, bad.append)
+    importer = JsonlImporter(social.valkey, [social.sync], bad.append)
     done = await importer.run(path)
     assert [b.line for b in sorted(bad, key=lambda b: b.line)] == [4, 6, 7, 8, 9]
     assert done.counts == {"created": len(RECORDS), "error": 5}
@@ -236,7 +236,7 @@ async def test_an_interrupted_import_continues(
 ) -> None:
     monkeypatch.setattr(jsonl_import, "MAX_RECORDS", 10)
     path = write_lines(tmp_path / "users.jsonl", [{"type": "user", "username": f"u{i}"} for i in range(95)])
-    importer = JsonlImporter(social.sync, lambda bad: None)
+    importer = JsonlImporter(social.valkey, [social.sync], lambda bad: None)
     offsets: list[int] = []
 
     def advance(offset: int) -> None:

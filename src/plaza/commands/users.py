@@ -1,4 +1,4 @@
-"""`plaza token`, `plaza users …` and `plaza import`."""
+"""`plaza token`, `plaza users …`, `plaza import` and `plaza export`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from plaza.core.roles import ROLES, Role
 if TYPE_CHECKING:
     from plaza.app import Plaza
     from plaza.commands.base import Commands
+    from plaza.social.jsonl_import import BadLine
 
 
 def add_commands(commands: Commands) -> None:
@@ -26,11 +27,26 @@ def add_commands(commands: Commands) -> None:
         commands,
         "import",
         _import,
-        "Import users, follows, posts, likes, bookmarks and comments of another system, one JSON object per line. "
-        "If it is interrupted, run it again to continue; importing a file twice changes nothing.",
+        "Import users, posts and other records of another system, or a file of plaza export, one JSON object per line: "
+        "docs/export.md lists the types. If it is interrupted, run it again to continue; importing a file twice "
+        "changes nothing.",
         "plaza import community.jsonl",
     )
     load.add_argument("file", metavar="FILE.jsonl")
+    export = add_command(
+        commands,
+        "export",
+        _export,
+        "Write a whole community to a file, one JSON object per line, which plaza import reads into another Plaza. "
+        "For a copy of everything use plaza backup.",
+        "plaza export community.jsonl",
+    )
+    export.add_argument("file", metavar="FILE.jsonl")
+    export.add_argument(
+        "--private",
+        action="store_true",
+        help="also private profile fields and password hashes: keep the file secret",
+    )
 
 
 def _add_users(commands: Commands) -> None:
@@ -142,8 +158,8 @@ def _import(given: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import Progress
 
-    from plaza.social.inbound_sync import InboundSync
-    from plaza.social.jsonl_import import JsonlImporter
+    from plaza.community.transfer import community_parts, complete_import
+    from plaza.social.jsonl_import import ImportProgress, JsonlImporter
 
     path = Path(given.file)
     if not path.is_file():
@@ -151,13 +167,40 @@ def _import(given: argparse.Namespace) -> int:
     screen = Console(stderr=True)
     with Progress(console=screen, transient=True) as bar:
         task = bar.add_task(path.name, total=path.stat().st_size)
-        done = with_plaza_logged(
-            lambda plaza: JsonlImporter(
-                plaza.get(InboundSync), lambda bad: screen.print(str(bad), markup=False, highlight=False)
-            ).run(path, lambda offset: bar.update(task, completed=offset)),
-            "import",
-            path.name,
-        )
+
+        def report(bad: BadLine) -> None:
+            screen.print(str(bad), markup=False, highlight=False)
+
+        async def run(plaza: Plaza) -> ImportProgress:
+            importer = JsonlImporter(plaza.core.valkey, community_parts(plaza), report)
+            progress = await importer.run(path, lambda offset: bar.update(task, completed=offset))
+            await complete_import(plaza, progress.kinds)
+            return progress
+
+        done = with_plaza_logged(run, "import", path.name)
     counts = ", ".join(f"{done.counts[status]} {status}" for status in ("created", "updated", "unchanged"))
     print(f"{counts}, {done.counts['error']} skipped.")
     return 1 if done.counts["error"] else 0
+
+
+def _export(given: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from plaza.community.transfer import community_parts, export_community
+
+    path, screen = Path(given.file), Console(stderr=True)
+    if not path.parent.is_dir():
+        raise OperatorError(f"{path.parent} is not a directory.")
+    with screen.status("export") as status:
+
+        async def run(plaza: Plaza) -> dict[str, int]:
+            parts = community_parts(plaza, private=given.private)
+            return await export_community(parts, path, lambda kind, done: status.update(f"{kind} {done:,}"))
+
+        counts = with_plaza_logged(run, "export", path.name, "private" if given.private else "")
+    print(", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count) or "nothing")
+    if given.private:
+        print(f"{path} contains private data and password hashes. Keep it secret.", file=sys.stderr)
+    return 0

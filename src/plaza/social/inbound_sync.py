@@ -10,8 +10,8 @@ leave them out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any, Final, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta
@@ -117,13 +117,15 @@ ALIASES: Final = {
 
 
 class InboundSync:
+    kinds: Sequence[str] = get_args(Kind)
+
     def __init__(self, functions: Functions, posts: Posts, clock: Clock, private: PrivateFields) -> None:
         self.functions = functions
         self._private = private
         self.valkey = functions.valkey
         self.posts = posts
         self.clock = clock
-        self._handlers: dict[Kind, tuple[type, Callable[[Any], Awaitable[Status]]]] = {
+        self._handlers: dict[str, tuple[type, Callable[[Any], Awaitable[Status]]]] = {
             "user": (UserRecord, self._user),
             "follow": (FollowRecord, self._follow),
             "post": (PostRecord, self._post),
@@ -132,15 +134,18 @@ class InboundSync:
             "comment": (CommentRecord, self._comment),
         }
 
-    async def apply(self, kind: Kind, records: Sequence[Any]) -> list[SyncResult]:
+    async def apply(self, kind: str, records: Sequence[Any]) -> list[SyncResult]:
         """Sync records concurrently. One round trip on one server; a few for each record on a cluster."""
         if len(records) > MAX_RECORDS:
             raise Invalid(f"A batch has at most {MAX_RECORDS} records, not {len(records)}. Send several batches.")
         shape, handler = self._handlers[kind]
-        aliases = ALIASES.get(kind, {})
-        return await asyncio.gather(
-            *(self._one(index, record, aliases, shape, handler) for index, record in enumerate(records))
-        )
+        aliases, results = ALIASES.get(kind, {}), list[SyncResult]()
+        for group in _without_own_replies(records):
+            first = len(results)
+            results += await asyncio.gather(
+                *(self._one(first + i, record, aliases, shape, handler) for i, record in enumerate(group))
+            )
+        return results
 
     async def _one(
         self,
@@ -243,6 +248,21 @@ class InboundSync:
     def _since(self, given: int | None) -> tuple[int, str]:
         """Return the time, and `sync_with_time` if the record has it: then it replaces a stored time. Else `sync`."""
         return (self.clock.now_ms(), "sync") if given is None else (given, "sync_with_time")
+
+
+def _without_own_replies(records: Sequence[Any]) -> Iterator[list[Any]]:
+    """Split records so that no comment is in one group with the comment that it replies to, which must exist first."""
+    group: list[Any] = []
+    ids: set[str] = set()
+    for record in records:
+        id, parent = (record.get("id"), record.get("reply_to")) if isinstance(record, dict) else (None, None)
+        if isinstance(parent, str) and parent in ids:
+            yield group
+            group, ids = [], set()
+        group.append(record)
+        if isinstance(id, str):
+            ids.add(id)
+    yield group
 
 
 def _read(record: Any, aliases: dict[str, str], shape: type[R]) -> R:

@@ -1,4 +1,4 @@
-"""`plaza import FILE.jsonl`: imports records of another system, one per line, through sync.
+"""`plaza import FILE.jsonl`: imports records of another system or of `plaza export`, one per line.
 
 Lines are imported in order, so a file that lists users before their follows needs one run. Progress is stored in Valkey
 after every batch, and the next run continues there. The last batch may be imported twice, which changes nothing.
@@ -10,17 +10,16 @@ import asyncio
 import codecs
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from plaza.social.inbound_sync import MAX_RECORDS, InboundSync, Kind
+from plaza.core.valkey import Valkey
+from plaza.social.inbound_sync import MAX_RECORDS, SyncResult
 from plaza.social.keys import IMPORTS
-
-KINDS: Final = frozenset(get_args(Kind))
 
 # Longer lines are reported and skipped, without reading them into memory.
 MAX_LINE_BYTES: Final = 1024 * 1024
@@ -46,23 +45,33 @@ class ImportProgress:
     offset: int = 0
     line: int = 0
     counts: Counter[str] = field(default_factory=Counter)
+    kinds: set[str] = field(default_factory=set)  # types of records so far
 
 
 @dataclass(slots=True)
 class ImportBatch:
     """Consecutive lines of one kind, and the position after them."""
 
-    kind: Kind
+    kind: str
     lines: list[int]
     records: list[Any]
     offset: int
     line: int
 
 
+class RecordTarget(Protocol):
+    """What imports records of some types."""
+
+    @property
+    def kinds(self) -> Sequence[str]: ...
+
+    async def apply(self, kind: str, records: Sequence[Any]) -> list[SyncResult]: ...
+
+
 class JsonlImporter:
-    def __init__(self, sync: InboundSync, report: Callable[[BadLine], None]) -> None:
-        self.valkey = sync.valkey
-        self.sync = sync
+    def __init__(self, valkey: Valkey, targets: Sequence[RecordTarget], report: Callable[[BadLine], None]) -> None:
+        self.valkey = valkey
+        self.targets = {kind: target for target in targets for kind in target.kinds}
         self.report = report
 
     async def run(self, path: Path, advance: Callable[[int], None] = lambda offset: None) -> ImportProgress:
@@ -76,7 +85,7 @@ class JsonlImporter:
                 await self._import(batch, progress)
                 progress.offset, progress.line = batch.offset, batch.line
                 advance(progress.offset)
-                stored = [progress.offset, progress.line, dict(progress.counts)]
+                stored = [progress.offset, progress.line, dict(progress.counts), *sorted(progress.kinds)]
                 await self.valkey.call("HSET", IMPORTS(), file_id, msgspec.json.encode(stored))
         await self.valkey.call("HDEL", IMPORTS(), file_id)
         return progress
@@ -85,11 +94,12 @@ class JsonlImporter:
         stored = await self.valkey.call("HGET", IMPORTS(), file_id)
         if stored is None:
             return ImportProgress()
-        offset, line, counts = msgspec.json.decode(stored, type=tuple[int, int, dict[str, int]])
-        return ImportProgress(offset, line, Counter(counts))
+        offset, line, counts, *kinds = msgspec.json.decode(stored)
+        return ImportProgress(offset, line, Counter(counts), set(kinds))
 
     async def _import(self, batch: ImportBatch, progress: ImportProgress) -> None:
-        for result in await self.sync.apply(batch.kind, batch.records):
+        progress.kinds.add(batch.kind)
+        for result in await self.targets[batch.kind].apply(batch.kind, batch.records):
             progress.counts[result.status] += 1
             if result.status == "error":
                 about = f"{result.field}: " if result.field else ""
@@ -105,7 +115,7 @@ class JsonlImporter:
                 if batch is not None:
                     batch.offset, batch.line = offset, number
                 continue
-            kind: Kind = record.pop("type")
+            kind: str = record.pop("type")
             if batch is not None and (kind != batch.kind or len(batch.records) == MAX_RECORDS):
                 yield batch
                 batch = None
@@ -129,9 +139,9 @@ class JsonlImporter:
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 why = f"not JSON: {error}"
             else:
-                if isinstance(record, dict) and record.get("type") in KINDS:
+                if isinstance(record, dict) and record.get("type") in self.targets:
                     return record
-                why = f"type: must be one of {', '.join(sorted(KINDS))}"
+                why = f"type: must be one of {', '.join(sorted(self.targets))}"
         progress.counts["error"] += 1
         self.report(BadLine(number, why))
         return None

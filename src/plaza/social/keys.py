@@ -351,7 +351,7 @@ IMPORTS = Key(
     "imports",
     "hash",
     "Unfinished files of `plaza import`, so that the next run continues where the last one stopped.",
-    contains="id of the file → JSON `[bytes done, lines done, counts]`",
+    contains="id of the file → JSON `[bytes done, lines done, counts, type, …]`",
     value_regex=r"\[.*\]",
     lifetime="until the file is done",
     read=ADMIN,

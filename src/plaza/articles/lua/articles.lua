@@ -86,17 +86,17 @@ local function create(keys, args)
   return time
 end
 
+-- create: write an article under an id that was claimed, or that an import gives.
+-- KEYS article, up, down, groups   ARGV id, title, link, username, time, origin ('' for none), group, …
+-- Reply when it was posted
+command('create', create)
+
 if CLUSTERED then
   -- claim: take an id and claim a link for a new article.
   -- KEYS counter, link   ARGV time, operation, abandoned id or ''   Reply id
   command('claim', function(keys, args)
     return claim(keys[1], keys[2], unpack(args))
   end)
-
-  -- create: write an article under a claimed id.
-  -- KEYS article, up, down, groups   ARGV id, title, link, username, time, origin ('' for none), group, …
-  -- Reply when it was posted
-  command('create', create)
 else
   -- post: claim and create in one step. The article's keys depend on the new id, so they cannot be declared in KEYS;
   -- that is why a cluster needs two steps.

@@ -219,14 +219,14 @@ command('sync_post', function(keys, args)
 end)
 
 -- ban_post: remove a post from every feed and sum, or end a ban.
--- KEYS post   ARGV id, admin ('' ends it), now   Reply the post
+-- KEYS post   ARGV id, admin ('' ends it), now, origin (none by default)   Reply the post
 command('ban_post', function(keys, args)
   local post, id, by, at = keys[1], args[1], args[2], args[3]
   local author, banned, created = unpack(redis.call('HMGET', post, 'user_id', 'banned', 'created_at'))
   if not author then fail('not_found', 'No post has this id.') end
   if by ~= '' and not banned then
     redis.call('HSET', post, 'banned', 'true', 'banned_at', at, 'banned_by', by)
-    emit_post('post.banned', id, author)
+    emit_post('post.banned', id, author, args[4])
   elseif by == '' and banned then
     redis.call('HDEL', post, 'banned', 'banned_at', 'banned_by')
     emit_post('post.unbanned', id, author)

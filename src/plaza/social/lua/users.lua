@@ -325,7 +325,8 @@ command('change_role', function(keys, args)
 end)
 
 -- suspend: suspend an account and revoke its tokens, or end a suspension.
--- KEYS user, auth   ARGV name, admin ('' ends it), now   Reply {the profile, time of the suspension or ''}
+-- KEYS user, auth   ARGV name, admin ('' ends it), now, origin (none by default)
+-- Reply {the profile, time of the suspension or ''}
 command('suspend', function(keys, args)
   local user, auth, name, by, at = keys[1], keys[2], args[1], args[2], text(now(args[3]))
   if not exists(user) then fail('no_profile', 'No user has this name.') end
@@ -333,7 +334,7 @@ command('suspend', function(keys, args)
     if is_suspended(user, auth) then emit('user.unsuspended', name, {username = name}) end
     redis.call('HDEL', auth, 'suspended_at', 'suspended_by')
   elseif not is_suspended(user, auth) then
-    emit('user.suspended', name, {username = name})
+    emit('user.suspended', name, {username = name}, args[4])
     redis.call('HSET', auth, 'suspended_at', at, 'suspended_by', by)
     drop_families(auth)
     project('revocation', name, at)

@@ -1,0 +1,1 @@
+"""A whole community as JSON lines: `plaza export` writes them, `plaza import` reads them. See docs/export.md."""

@@ -1,0 +1,78 @@
+"""Challenges as records: the rows of their tables. What Valkey derives from them is rebuilt after an import."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+from sqlalchemy import Table
+
+from plaza.challenges.model import Category, iso_date, parse_date
+from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION, TRACKING
+from plaza.community.records import RowRecords, TablePart
+from plaza.core.sql import Sql
+from plaza.social.model import Millis, Username
+
+CHALLENGE_KINDS: Final = ("challenge", "member", "tracking", "challenge_post", "reaction")
+RowId = Annotated[int, Meta(ge=1)]
+
+
+class _ChallengeRecord(msgspec.Struct, forbid_unknown_fields=True):
+    id: RowId
+    title: Annotated[str, Meta(min_length=1, max_length=200)]
+    category: Category
+    is_public: bool
+    duration: Annotated[int, Meta(ge=1)]
+    creator: Username
+    created_ms: Millis
+    ends_day: str
+
+
+class _MemberRecord(msgspec.Struct, forbid_unknown_fields=True):
+    id: RowId
+    challenge_id: RowId
+    username: Username
+    joined_day: str
+
+
+class _TrackingRecord(msgspec.Struct, forbid_unknown_fields=True):
+    id: RowId
+    challenge_id: RowId
+    username: Username
+    day: str
+
+
+class _ChallengePostRecord(msgspec.Struct, forbid_unknown_fields=True):
+    id: RowId
+    challenge_id: RowId
+    username: Username
+    text: str
+    is_break: bool
+    created_ms: Millis
+    day: str
+
+
+class _ReactionRecord(msgspec.Struct, forbid_unknown_fields=True):
+    id: RowId
+    post_id: RowId
+    challenge_id: RowId
+    username: Username
+    created_ms: Millis
+
+
+def challenge_part(sql: Sql) -> TablePart:
+    def rows(table: Table, struct: type[msgspec.Struct], *days: str) -> RowRecords:
+        write, read = dict.fromkeys(days, iso_date), dict.fromkeys(days, parse_date)
+        return RowRecords(table, struct, write, read)
+
+    return TablePart(
+        sql,
+        {
+            "challenge": rows(CHALLENGE, _ChallengeRecord, "ends_day"),
+            "member": rows(MEMBER, _MemberRecord, "joined_day"),
+            "tracking": rows(TRACKING, _TrackingRecord, "day"),
+            "challenge_post": rows(POST, _ChallengePostRecord, "day"),
+            "reaction": rows(REACTION, _ReactionRecord),
+        },
+    )

@@ -1,0 +1,55 @@
+"""Items and orders as records: the rows of their tables. Prices are decimal texts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from plaza.community.challenge_records import RowId
+from plaza.community.records import RowRecords, TablePart
+from plaza.core.sql import Sql
+from plaza.shop.model import hundredths, price_text
+from plaza.shop.tables import ITEMS, LINES, ORDERS
+from plaza.social.model import Millis
+
+SHOP_KINDS: Final = ("item", "order", "order_line")
+PriceText = Annotated[str, Meta(pattern=r"^\d{1,12}\.\d{2}$")]
+Quantity = Annotated[int, Meta(ge=0)]
+
+
+class _ItemRecord(msgspec.Struct, forbid_unknown_fields=True):
+    id: RowId
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    description: str
+    price: PriceText
+    qty: Quantity
+
+
+class _OrderRecord(msgspec.Struct, forbid_unknown_fields=True):
+    id: RowId
+    buyer: Annotated[str, Meta(max_length=60)]
+    created_ms: Millis
+    total: PriceText
+
+
+class _OrderLineRecord(msgspec.Struct, forbid_unknown_fields=True):
+    order_id: RowId
+    item_id: RowId
+    name: Annotated[str, Meta(max_length=200)]
+    price: PriceText
+    qty: Annotated[int, Meta(ge=1)]
+
+
+def shop_part(sql: Sql) -> TablePart:
+    write, read = {"price": price_text, "total": price_text}, {"price": hundredths, "total": hundredths}
+    return TablePart(
+        sql,
+        {
+            "item": RowRecords(ITEMS, _ItemRecord, write, read, lambda row: {"version": 1}),
+            # The carts of imported orders are gone; the column is unique.
+            "order": RowRecords(ORDERS, _OrderRecord, write, read, lambda row: {"cart": f"import-{row['id']}"}),
+            "order_line": RowRecords(LINES, _OrderLineRecord, write, read),
+        },
+    )

@@ -1,0 +1,88 @@
+"""Writes a whole community to a file, one record per line, and reads it back.
+
+The order of the lines depends on nothing but the records, so the export of an import is byte for byte the file that was
+imported. Types come in the order in which they can be imported, so a file needs one run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from plaza.app import Plaza
+from plaza.articles.service import Articles
+from plaza.challenges.daily_job.runner import DailyJob
+from plaza.challenges.service import Challenges
+from plaza.community.article_records import ArticlePart
+from plaza.community.challenge_records import CHALLENGE_KINDS, challenge_part
+from plaza.community.records import CommunityPart
+from plaza.community.shop_records import SHOP_KINDS, shop_part
+from plaza.community.social_records import SocialPart
+from plaza.core.encryption import FieldEncryption
+from plaza.search.rebuild import IndexRebuild
+from plaza.shop.items import Items
+from plaza.social.inbound_sync import InboundSync
+from plaza.social.private_fields import PrivateFields
+
+# Gets the type, and how many of it are written.
+OnRecords = Callable[[str, int], None]
+PROGRESS_RECORDS: Final = 500
+# Types that are rows of tables, which are imported without events.
+_ROWS: Final = frozenset({*CHALLENGE_KINDS, *SHOP_KINDS})
+
+
+def community_parts(plaza: Plaza, *, private: bool = False) -> list[CommunityPart]:
+    """Return the parts of a community, without those of domains that are off."""
+    core = plaza.core
+    fields = PrivateFields(FieldEncryption(core.settings.data_keys()))
+    parts: list[CommunityPart] = []
+    if InboundSync in plaza.services:
+        parts.append(SocialPart(plaza.get(InboundSync), fields, private=private))
+    if Articles in plaza.services:
+        parts.append(ArticlePart(core.functions))
+    if Challenges in plaza.services:
+        parts.append(challenge_part(core.sql))
+    if Items in plaza.services:
+        parts.append(shop_part(core.sql))
+    return parts
+
+
+async def export_community(parts: Sequence[CommunityPart], file: Path, on_records: OnRecords) -> dict[str, int]:
+    """Write all records to a file that only this user can read. Returns their number by type."""
+    counts: dict[str, int] = {}
+    with _replaced(file) as out:
+        for part in parts:
+            for kind in part.kinds:
+                counts[kind] = 0
+                async for record in part.export(kind):
+                    out.write(msgspec.json.encode({"type": kind, **record}) + b"\n")
+                    counts[kind] += 1
+                    if counts[kind] % PROGRESS_RECORDS == 0:
+                        on_records(kind, counts[kind])
+    return counts
+
+
+@contextmanager
+def _replaced(file: Path) -> Iterator[IO[bytes]]:
+    """Open a new file for writing, which takes its name when it is complete."""
+    unfinished = file.with_name(f"{file.name}.unfinished")
+    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+        yield out
+        out.flush()
+        os.fsync(out.fileno())
+    unfinished.replace(file)
+
+
+async def complete_import(plaza: Plaza, kinds: Collection[str]) -> None:
+    """Compute what follows from imported rows: challenges in Valkey, and the search index."""
+    if _ROWS.isdisjoint(kinds):
+        return
+    if DailyJob in plaza.services:
+        await plaza.get(DailyJob).run(rebuild_all=True)
+    if IndexRebuild in plaza.services:
+        await plaza.get(IndexRebuild).run()
