@@ -62,7 +62,7 @@ from plaza.demo.loaders.pictures import PicturesLoader
 from plaza.demo.offered_accounts import OfferedAccounts
 from plaza.demo.simulation import DemoSimulation
 from plaza.keyspace import audit
-from plaza.keyspace.audit import Auditor, Audits
+from plaza.keyspace.audit import Auditor, Audits, FailoverWatch
 from plaza.keyspace.audit.keys import CATALOGUE as AUDIT_KEYS
 from plaza.keyspace.browser import KeyBrowser
 from plaza.keyspace.document_guard import document_guard
@@ -246,6 +246,7 @@ def _worker(
     timers = [timer for part in parts for timer in part.timers]
     timers += services[EventTrimming].timers(sorted(streams), consumers)
     timers.append(_clock_steps(core, parts, services[Audits].auditor).timer())
+    timers.append(FailoverWatch(services[Audits], core.settings.data_dir).timer())
     loops = {name: loop for part in parts for name, loop in part.worker_loops.items()}
     if demo is not None:
         loops["demo"] = demo.turn

@@ -219,6 +219,8 @@ class ReactionsCheck(_Reader):
 class ChallengesInspector:
     """The audit's inspector of challenges: compares Valkey with the SQL tables."""
 
+    checks_valkey = True
+
     def __init__(self, projections: ChallengeProjections, daily_job: DailyJob) -> None:
         self._projections = projections
         self._daily_job = daily_job

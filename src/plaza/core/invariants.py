@@ -104,6 +104,8 @@ class Violation:
 class Inspector(Protocol):
     """Checks keys whose source data is not in Valkey."""
 
+    checks_valkey: bool  # False: it concerns SQL and files only, which a failover of Valkey does not change
+
     def inspect(self) -> AsyncIterator[Violation]:
         """Yield the violations that a second check confirms."""
 

@@ -111,6 +111,22 @@ VALKEY_MEMORY_LIMIT = Gauge(
     multiprocess_mode="livemostrecent",
     registry=REGISTRY,
 )
+FAILOVERS = Counter(
+    "plaza_failovers_total",
+    "Changes of a Valkey primary, after which derived data was repaired.",
+    registry=REGISTRY,
+)
+FAILOVER_REPAIRED = Counter(
+    "plaza_failover_repaired_total",
+    "Repairs of derived data after failovers.",
+    registry=REGISTRY,
+)
+FAILOVER_PROGRESS = Gauge(
+    "plaza_failover_repair_progress_ratio",
+    "Share of the keys that the repair after a failover has scanned in this pass; 1: no repair is running.",
+    multiprocess_mode="livemostrecent",
+    registry=REGISTRY,
+)
 DAMAGED_KEYS = Counter(
     "plaza_damaged_keys_total",
     "Keys of the wrong type found by a request or a job, by family (unknown: not identified).",

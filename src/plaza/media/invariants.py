@@ -49,6 +49,8 @@ class _Stored(NamedTuple):
 class FileInspector:
     """Checks that every picture has its files, and that every file has its picture."""
 
+    checks_valkey = False
+
     def __init__(
         self, sql: Sql, store: MediaStore, contents: Contents, processor: ImageProcessor, clock: Clock
     ) -> None:

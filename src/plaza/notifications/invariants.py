@@ -96,6 +96,8 @@ INVARIANTS = Invariants(
 class NotificationInspector:
     """Compares actors with the source data. While events wait, groups are behind, and nothing is wrong."""
 
+    checks_valkey = True
+
     def __init__(self, functions: Functions, recorder: Recorder) -> None:
         self._valkey = functions.valkey
         self._recorder = recorder

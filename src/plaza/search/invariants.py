@@ -29,6 +29,8 @@ class SearchInspector:
     events have been handled.
     """
 
+    checks_valkey = True
+
     def __init__(self, indexer: Indexer, events: Events) -> None:
         self._indexer = indexer
         self._events = events

@@ -5,19 +5,22 @@ await plaza.get(Audits).start(actor)         # in the background, one at a time
 """
 
 from plaza.keyspace.audit.audit_runs import LIBRARY, Audits, AuditState
-from plaza.keyspace.audit.auditor import ADOPT, AUDIT, DRY_RUN, REPAIR, Auditor
+from plaza.keyspace.audit.auditor import ADOPT, AUDIT, DRY_RUN, FAILOVER, REPAIR, Auditor
+from plaza.keyspace.audit.failover import FailoverWatch
 from plaza.keyspace.audit.report import AuditReport, Finding, FindingGroup
 
 __all__ = [
     "ADOPT",
     "AUDIT",
     "DRY_RUN",
+    "FAILOVER",
     "LIBRARY",
     "REPAIR",
     "AuditReport",
     "AuditState",
     "Auditor",
     "Audits",
+    "FailoverWatch",
     "Finding",
     "FindingGroup",
 ]

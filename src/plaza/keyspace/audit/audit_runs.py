@@ -11,7 +11,7 @@ import structlog
 from plaza.core.errors import Invalid
 from plaza.core.functions import Library
 from plaza.core.leases import LeaseHeld, Leases
-from plaza.keyspace.audit.auditor import ADOPT, AUDIT, DRY_RUN, REPAIR, Auditor, OnProgress
+from plaza.keyspace.audit.auditor import ADOPT, AUDIT, DRY_RUN, FAILOVER, REPAIR, Auditor, OnProgress
 from plaza.keyspace.audit.keys import AUDIT_LAST, AUDIT_RUNNING, CATALOGUE
 from plaza.keyspace.audit.report import AuditReport
 
@@ -45,7 +45,7 @@ class Audits:
 
     async def run(self, mode: str = AUDIT, on_progress: OnProgress = lambda report: None) -> AuditReport:
         """Audit now and wait for the end. Raises `LeaseHeld` if another audit is running."""
-        if mode not in (AUDIT, DRY_RUN, REPAIR, ADOPT):
+        if mode not in (AUDIT, DRY_RUN, REPAIR, ADOPT, FAILOVER):
             raise Invalid(f"must be {AUDIT}, {DRY_RUN}, {REPAIR} or {ADOPT}", field="mode")
         async with self._leases.hold(_JOB):
             return await self._run(mode, on_progress)

@@ -23,12 +23,15 @@ from plaza.keyspace.audit.recheck import Confirmation, Rechecker, Suspicion
 from plaza.keyspace.audit.repair import Repairer
 from plaza.keyspace.audit.report import AuditReport, Finding, FindingCollector
 from plaza.keyspace.audit.scanner import Scanner
-from plaza.keyspace.audit.throttle import Throttle
+from plaza.keyspace.audit.throttle import SHARE, Throttle
 from plaza.keyspace.family_matching import KeyFamilies
 
 AUDIT, DRY_RUN, REPAIR = "audit", "dry-run", "repair"
 # As a repair, in a process whose Lua changes no documented key (`document_guard.py`).
 ADOPT = "adopt"
+# As a repair, after a failover: only what domains declare as derived. It works half of the time beside other clients.
+FAILOVER = "failover"
+FAILOVER_SHARE = 0.5
 
 MAX_PASSES = 6
 # Suspicions in memory at the same time; most of them pause.
@@ -103,24 +106,48 @@ class _Pass:
         self._on_progress = on_progress
         self._collector = FindingCollector(run.groups)
         self._rechecker = Rechecker(auditor.functions, auditor.clock)
-        self._repairer = Repairer(auditor.functions, auditor.repairs, auditor.clock)
+        self._after_failover = run.report.mode == FAILOVER
+        self._repairer = Repairer(auditor.functions, auditor.repairs, auditor.clock, derived_only=self._after_failover)
+        self._free_rechecks = asyncio.Semaphore(CONCURRENT_RECHECKS)
 
     async def run(self) -> FindingCollector:
-        auditor, report = self._auditor, self._report
-        throttle, position = Throttle(auditor.valkey), self._checkpoint.position
+        auditor = self._auditor
+        throttle = Throttle(auditor.valkey, FAILOVER_SHARE if self._after_failover else SHARE)
+        position = self._checkpoint.position
         scanner = Scanner(auditor.functions, auditor.families, auditor.clock, throttle, position)
-        keys_before, members_before = report.keys, report.members
-        report.total = await scanner.total()
-        async for suspicions in scanner.pages():
-            report.suspicions += len(suspicions)
-            for chunk in chunks(suspicions, CONCURRENT_RECHECKS):
-                await asyncio.gather(*map(self._recheck, chunk))
-            report.keys, report.members = keys_before + scanner.keys, members_before + scanner.members
-            await self._report_progress(scanner.position)
+        self._report.total = await scanner.total()
+        try:
+            await self._scan(scanner)
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
         for inspector in auditor.inspectors:
-            await self._inspect(inspector)
-            await self._report_progress(scanner.position)
+            if inspector.checks_valkey or not self._after_failover:
+                await self._inspect(inspector)
+                await self._report_progress(scanner.position)
         return self._collector
+
+    async def _scan(self, scanner: Scanner) -> None:
+        report = self._report
+        keys_before, members_before = report.keys, report.members
+        async with asyncio.TaskGroup() as rechecks:
+            async for suspicions in scanner.pages():
+                report.suspicions += len(suspicions)
+                if self._after_failover:
+                    # Most pages have findings then. A recheck pauses most of its time; the scan goes on meanwhile.
+                    for suspicion in suspicions:
+                        await self._free_rechecks.acquire()
+                        rechecks.create_task(self._recheck_in_turn(suspicion))
+                else:
+                    for chunk in chunks(suspicions, CONCURRENT_RECHECKS):
+                        await asyncio.gather(*map(self._recheck, chunk))
+                report.keys, report.members = keys_before + scanner.keys, members_before + scanner.members
+                await self._report_progress(scanner.position)
+
+    async def _recheck_in_turn(self, suspicion: Suspicion) -> None:
+        try:
+            await self._recheck(suspicion)
+        finally:
+            self._free_rechecks.release()
 
     async def _recheck(self, suspicion: Suspicion) -> None:
         plan = self._repairer.plan(suspicion)

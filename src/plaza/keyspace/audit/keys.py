@@ -29,5 +29,14 @@ AUDIT_CHECKPOINT = Key(
     ttl_seconds=86_400,
     read=KeyAccess.NONE,  # an example may contain a session token
 )
+AUDIT_PRIMARIES = Key(
+    "audit:primaries",
+    "hash",
+    "The primaries of Valkey when derived data was last complete. A new one may have lost writes in a failover.",
+    contains="replication id → when it was first seen, Unix milliseconds",
+    element_regex="[0-9a-f]{40}|embedded-[0-9a-f-]*",
+    value_regex="<ms>",
+    read=KeyAccess.ADMIN,
+)
 
 CATALOGUE = Catalogue.from_module("audit", globals(), {})

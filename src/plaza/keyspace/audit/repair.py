@@ -44,16 +44,26 @@ class RepairPlan:
 class Repairer:
     """Plans and runs the repairs of one pass."""
 
-    def __init__(self, functions: Functions, repairs: Mapping[str, Mapping[str, Key]], clock: Clock) -> None:
+    def __init__(
+        self,
+        functions: Functions,
+        repairs: Mapping[str, Mapping[str, Key]],
+        clock: Clock,
+        *,
+        derived_only: bool = False,
+    ) -> None:
         self._functions = functions
         self._repairs = repairs
         self._clock = clock
+        self._derived_only = derived_only
         self._claimed: dict[RepairPlan, None] = {}
 
     def plan(self, suspicion: Suspicion) -> RepairPlan | None:
         """The repair of a finding; None if the source data does not decide what is right."""
         name, key, entry = suspicion.rule.name, suspicion.family.key, suspicion.entry
         if name == UNKNOWN or suspicion.rule.repair == REPORT_ONLY:
+            return None
+        if self._derived_only and name in _DESCRIPTIONS:  # a failover changes neither types nor shapes
             return None
         if name == SETTLED:
             return RepairPlan((), "settle it, as a worker does")

@@ -43,7 +43,7 @@ class AuditReport(msgspec.Struct):
     started_at: int
     ended_at: int = 0
     state: str = "running"  # then `done`, `failed` or `stopped`
-    mode: str = "audit"  # or `dry-run`, `repair`, `adopt`
+    mode: str = "audit"  # or `dry-run`, `repair`, `adopt`, `failover`
     passes: int = 1
     keys: int = 0
     members: int = 0
@@ -61,7 +61,7 @@ class AuditReport(msgspec.Struct):
 
     @property
     def repairs(self) -> bool:
-        return self.mode in ("repair", "adopt")
+        return self.mode in ("repair", "adopt", "failover")
 
     @property
     def clean(self) -> bool:
@@ -110,7 +110,7 @@ def show(report: AuditReport, console: Console) -> None:
 def _fixed(report: AuditReport) -> int:
     """How many findings are gone. A protected key counts as repaired although nothing changed it."""
     left = sum(group.count for group in report.left)
-    return report.repaired if report.mode == "repair" else max(0, report.findings - left)
+    return report.repaired if report.mode != "adopt" else max(0, report.findings - left)
 
 
 def _show_groups(groups: Iterable[FindingGroup], write: Callable[..., None], *, planned: bool) -> None:

@@ -25,8 +25,9 @@ MAX_SLEEP_SECONDS = 3.0
 class Throttle:
     """Sleeps between steps if other clients are active."""
 
-    def __init__(self, valkey: Valkey) -> None:
+    def __init__(self, valkey: Valkey, share: float = SHARE) -> None:
         self._valkey = valkey
+        self._share = share
         self._measured_at = 0.0
         self._step_started = 0.0
         self.busy = False
@@ -39,7 +40,7 @@ class Throttle:
     async def rest(self) -> None:
         """Sleep between two steps, in proportion to the duration of the last one, and measure the traffic."""
         worked = monotonic() - self._step_started
-        pause = min(worked * (1 / SHARE - 1), MAX_SLEEP_SECONDS) if self.busy else 0.0
+        pause = min(worked * (1 / self._share - 1), MAX_SLEEP_SECONDS) if self.busy else 0.0
         if monotonic() - self._measured_at > MEASURE_SECONDS:
             await self._measure(max(pause, WINDOW_SECONDS))
         elif pause:

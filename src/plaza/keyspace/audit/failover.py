@@ -1,0 +1,96 @@
+"""Notices that a primary changed, and repairs derived data by itself.
+
+A replica that takes over may lack the last writes of its primary. What other nodes and SQL derived from them is then
+wrong. The worker compares the replication ids of all primaries with those that it stored: a promoted replica and a
+restarted server have a new one. If one is new, an audit repairs what domains declare as derived, and the ids are stored
+when it is complete. So a failover while no worker runs is noticed too, and a repair that is interrupted starts again.
+
+The embedded Valkey keeps its data when it restarts, unless the machine crashed. Its id is that of the machine's
+start, so a restart needs no repair.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from plaza.core import metrics
+from plaza.core.leases import Lease, LeaseHeld
+from plaza.core.timers import Timer
+from plaza.core.valkey import Valkey
+from plaza.core.valkey_memory import parse_info
+from plaza.keyspace.audit.audit_runs import Audits
+from plaza.keyspace.audit.auditor import FAILOVER
+from plaza.keyspace.audit.keys import AUDIT_PRIMARIES
+from plaza.keyspace.audit.report import AuditReport
+
+CHECK_SECONDS: Final = 5
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+log = structlog.get_logger("plaza.failover")
+
+
+class FailoverWatch:
+    """Compares the primaries with those that were there when derived data was last complete."""
+
+    def __init__(self, audits: Audits, data_dir: Path) -> None:
+        self._audits = audits
+        self._valkey = audits.auditor.valkey
+        self._known: set[str] = set()  # of the last check, for a failover that lost the stored ones
+        self._embedded_config = data_dir.absolute() / "valkey" / "valkey.conf"
+
+    def timer(self) -> Timer:
+        return Timer("core.failover", CHECK_SECONDS, self._run)
+
+    async def _run(self, _: Lease) -> str:
+        try:
+            report = await self.check()
+        except LeaseHeld:
+            return "a primary is new; the repair waits for a running audit"
+        if report is None:
+            return ""
+        left = sum(group.count for group in report.left)
+        return f"{report.repaired:,} repaired after a failover, {left:,} findings left"
+
+    async def check(self) -> AuditReport | None:
+        """Repair if a primary is new, and return the report; None if nothing was to be done.
+
+        Two round trips, and one per primary. Raises `LeaseHeld` while another audit runs; the next check repairs.
+        """
+        stored = set(await self._valkey.call("HKEYS", AUDIT_PRIMARIES()))
+        current = {await self._primary_id(node) for node in self._valkey.primaries()}
+        if current == stored:
+            self._known = current
+            return None
+        known = stored or self._known
+        report = await self._repair(len(current - known)) if known and current - known else None
+        # Last: if the process dies before, the next check repairs again.
+        now = self._audits.auditor.clock.now_ms()
+        fields = [part for id in sorted(current) for part in (id, now)]
+        await self._valkey.multi([("DEL", AUDIT_PRIMARIES()), ("HSET", AUDIT_PRIMARIES(), *fields)])
+        self._known = current
+        return report
+
+    async def _repair(self, count: int) -> AuditReport:
+        log.warning("failover_detected", primaries=count)
+        try:
+            report = await self._audits.run(FAILOVER, _show_progress)
+        finally:
+            metrics.FAILOVER_PROGRESS.set(1)
+        metrics.FAILOVERS.inc(count)
+        metrics.FAILOVER_REPAIRED.inc(report.repaired)
+        log.info("failover_repaired", keys=report.keys, repaired=report.repaired, seconds=round(report.seconds, 1))
+        return report
+
+    async def _primary_id(self, node: Valkey) -> str:
+        info = parse_info(str(await node.call("INFO", "server", "replication")))
+        if info.get("config_file") == str(self._embedded_config):
+            return f"embedded-{_BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ''}"
+        return info["master_replid"]
+
+
+def _show_progress(report: AuditReport) -> None:
+    metrics.FAILOVER_PROGRESS.set(min(report.keys / max(report.total, 1), 1.0))
