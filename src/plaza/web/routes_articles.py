@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, get_args
 from urllib.parse import quote
 
@@ -23,13 +24,14 @@ from plaza.articles.model import (
 )
 from plaza.articles.service import Articles
 from plaza.core.comment_tree import TOP_LEVEL
-from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound
+from plaza.core.errors import Conflict, Invalid, NotFound
 from plaza.core.http.access import PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.router import encode_segment
 from plaza.core.paging import Page
 from plaza.web import article_html, forms
+from plaza.web.comment_forms import CommentForms
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.rendering import tabs
@@ -201,10 +203,7 @@ async def delete_comment(
     comments: ArticleComments,
 ) -> Response[str]:
     """Delete a comment (its author, the article's author or an admin)."""
-    visitor = await site.visitors.from_request(request)
-    with suppress(NotFound):  # deleted by an earlier click
-        await comments.delete(visitor.require_user(), comment)
-    return site.form_response(request, visitor, body, f"/app/articles/{id}#comments")
+    return await _comment_forms(site, request, comments, id, comment).delete(body)
 
 
 @page.get("/articles/{id}/comments/{comment}/edit", access=USER)
@@ -212,20 +211,13 @@ async def edit_comment_page(
     request: Request, site: PageResponses, id: ArticleId, comment: ArticleCommentId, comments: ArticleComments
 ) -> Response[str]:
     """Show the form to edit a comment."""
-    visitor = await site.visitors.from_request(request)
-    found = await comments.get(visitor.require_user(), comment)
-    if found.username != visitor.name:
-        raise Forbidden("Only the author can edit a comment.")
-    return _edit_comment_page(site, request, visitor, comment, found.content)
+    return await _comment_forms(site, request, comments, id, comment).show()
 
 
-def _edit_comment_page(
-    site: PageResponses, request: Request, visitor: Visitor, comment: str, content: str, problem: str = ""
-) -> Response[str]:
-    back = f"/app/articles/{comment.partition('-')[0]}"
-    context: dict[str, Any] = {"back": back, "comment": comment, "content": content, "problem": problem}
-    status = 422 if problem else 200
-    return site.page(request, visitor, "comment-edit.html", section="Articles", status=status, **context)
+def _comment_forms(
+    site: PageResponses, request: Request, comments: ArticleComments, article: int, comment: str
+) -> CommentForms:
+    return CommentForms(site, request, comments, comment, f"/app/articles/{article}", "Articles")
 
 
 @page.post("/articles/{id}/comments/{comment}/edit", access=USER)
@@ -238,14 +230,8 @@ async def edit_comment(
     comments: ArticleComments,
 ) -> Response[str]:
     """Edit a comment (its author)."""
-    visitor = await site.visitors.from_request(request)
-    try:
-        edited = await comments.edit(visitor.require_user(), comment, forms.read_form(body, ArticleCommentEdit))
-    except Invalid as error:
-        content = forms.parse_form(body).get("content", "")
-        return _edit_comment_page(site, request, visitor, comment, content, error.detail)
-    path = f"{article_html.thread_path(id, edited.reply_to)}#comment-{comment}"
-    return site.form_response(request, visitor, b"", path)
+    form = _comment_forms(site, request, comments, id, comment)
+    return await form.save(body, ArticleCommentEdit, partial(article_html.thread_path, id))
 
 
 @page.post("/articles/{id}/vote", access=USER)

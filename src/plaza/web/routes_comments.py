@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from functools import partial
 from typing import Any
 
-from plaza.core.errors import Forbidden, Invalid, NotFound
 from plaza.core.http.access import USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
@@ -14,6 +13,7 @@ from plaza.social.comments import Comments
 from plaza.social.model import CommentEdit, CommentId, NewComment, PostId
 from plaza.social.posts import Posts
 from plaza.web import forms, post_html
+from plaza.web.comment_forms import CommentForms
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 
@@ -49,10 +49,7 @@ async def delete_comment(
     request: Request, body: bytes, site: PageResponses, id: PostId, comment: CommentId, comments: Comments
 ) -> Response[str]:
     """Delete a comment (its author, the post's author or an admin)."""
-    visitor = await site.visitors.from_request(request)
-    with suppress(NotFound):  # deleted by an earlier click
-        await comments.delete(visitor.require_user(), comment)
-    return site.form_response(request, visitor, body, f"/app/posts/{id}#comments")
+    return await CommentForms(site, request, comments, comment, f"/app/posts/{id}").delete(body)
 
 
 @page.get("/posts/{id}/comments/{comment}/edit", access=USER)
@@ -60,12 +57,7 @@ async def edit_page(
     request: Request, site: PageResponses, id: PostId, comment: CommentId, comments: Comments
 ) -> Response[str]:
     """Show the form to edit a comment."""
-    visitor = await site.visitors.from_request(request)
-    found = await comments.get(visitor.require_user(), comment)
-    if found.username != visitor.name:
-        raise Forbidden("Only the author can edit a comment.")
-    context: dict[str, Any] = {"back": f"/app/posts/{id}", "comment": comment, "content": found.content, "problem": ""}
-    return site.page(request, visitor, "comment-edit.html", **context)
+    return await CommentForms(site, request, comments, comment, f"/app/posts/{id}").show()
 
 
 @page.post("/posts/{id}/comments/{comment}/edit", access=USER)
@@ -73,12 +65,5 @@ async def edit(
     request: Request, body: bytes, site: PageResponses, id: PostId, comment: CommentId, comments: Comments
 ) -> Response[str]:
     """Edit a comment (its author)."""
-    visitor = await site.visitors.from_request(request)
-    try:
-        edited = await comments.edit(visitor.require_user(), comment, forms.read_form(body, CommentEdit))
-    except Invalid as error:
-        content = forms.parse_form(body).get("content", "")
-        context: dict[str, Any] = {"comment": comment, "content": content, "problem": error.detail}
-        return site.page(request, visitor, "comment-edit.html", status=error.status, back=f"/app/posts/{id}", **context)
-    path = f"{post_html.thread_path(id, edited.reply_to)}#comment-{comment}"
-    return site.form_response(request, visitor, b"", path)
+    form = CommentForms(site, request, comments, comment, f"/app/posts/{id}")
+    return await form.save(body, CommentEdit, partial(post_html.thread_path, id))

@@ -1,0 +1,79 @@
+"""Editing and deleting a comment: the same forms below posts and below articles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from plaza.core.auth import Actor
+from plaza.core.errors import Forbidden, Invalid, NotFound
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
+from plaza.web import forms
+from plaza.web.page_responses import PageResponses
+from plaza.web.visitors import Visitor
+
+
+class WrittenComment(Protocol):
+    @property
+    def username(self) -> str: ...
+
+    @property
+    def content(self) -> str: ...
+
+    @property
+    def reply_to(self) -> str | None: ...
+
+
+class CommentService(Protocol):
+    async def get(self, viewer: Actor | None, id: str) -> WrittenComment: ...
+
+    async def edit(self, actor: Actor, id: str, edit: Any) -> WrittenComment: ...
+
+    async def delete(self, actor: Actor, id: str) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CommentForms:
+    """The forms of one comment. `back` is the path of what it is about."""
+
+    site: PageResponses
+    request: Request
+    comments: CommentService
+    comment: str
+    back: str
+    section: str = ""
+
+    async def show(self) -> Response[str]:
+        """Show the form to edit the comment."""
+        visitor = await self.site.visitors.from_request(self.request)
+        found = await self.comments.get(visitor.require_user(), self.comment)
+        if found.username != visitor.name:
+            raise Forbidden("Only the author can edit a comment.")
+        return self._page(visitor, found.content)
+
+    async def save(self, body: bytes, edit: type[Any], thread_path: Callable[[str | None], str]) -> Response[str]:
+        """Save the text, or show the form again with what is wrong. Leads to the comment in its thread."""
+        visitor = await self.site.visitors.from_request(self.request)
+        try:
+            change = forms.read_form(body, edit)
+            edited = await self.comments.edit(visitor.require_user(), self.comment, change)
+        except Invalid as error:
+            return self._page(visitor, forms.parse_form(body).get("content", ""), error.detail, error.status)
+        path = f"{thread_path(edited.reply_to)}#comment-{self.comment}"
+        return self.site.form_response(self.request, visitor, b"", path)
+
+    async def delete(self, body: bytes) -> Response[str]:
+        """Delete the comment. A second click changes nothing."""
+        visitor = await self.site.visitors.from_request(self.request)
+        with suppress(NotFound):  # deleted by an earlier click
+            await self.comments.delete(visitor.require_user(), self.comment)
+        return self.site.form_response(self.request, visitor, body, f"{self.back}#comments")
+
+    def _page(self, visitor: Visitor, content: str, problem: str = "", status: int = 200) -> Response[str]:
+        context: dict[str, Any] = {"back": self.back, "comment": self.comment, "content": content, "problem": problem}
+        return self.site.page(
+            self.request, visitor, "comment-edit.html", section=self.section, status=status, **context
+        )
