@@ -309,8 +309,9 @@ async def test_a_silent_server_times_out(postgres: Postgres, tmp_path: Path, mon
         try:
             async with within_time_limit():
                 with pytest.raises(Unavailable):
-                    await sql.ping()
-                await sql.ping()  # on another connection
+                    await sleep_in(sql, 0)
+                await sleep_in(sql, 0)  # on another connection
+                await sql.ping()
         finally:
             os.kill(backend, signal.SIGCONT)
         await sql.close()

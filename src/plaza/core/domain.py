@@ -268,7 +268,8 @@ def build_domains(core: Core, domains: Sequence[Domain]) -> list[Parts]:
     parts, provided = [], core.provided
     core = replace(core, event_types={domain.name: domain.events for domain in domains if domain.events})
     for domain in domains:
-        part = domain.build(replace(core, provided=provided))
+        sql = core.sql if domain.migrations is None else core.sql.for_domain()
+        part = domain.build(replace(core, sql=sql, provided=provided))
         provided = provided.merged(part.provided)
         provided = replace(provided, search_sources=[*provided.search_sources, *part.search_sources])
         provided = replace(provided, report_sources=[*provided.report_sources, *part.report_sources])

@@ -11,8 +11,8 @@ CONNECT_SECONDS: Final = 5.0
 SILENCE_SECONDS: Final = 5.0
 
 
-async def connect(url: str, statement_seconds: float | None) -> Any:
-    """Open a connection whose statements may take so long; None for no limit.
+async def connect(url: str, statement_seconds: float | None, lock_ms: int = 0) -> Any:
+    """Open a connection whose statements may take, and wait for a lock, so long; None and 0 for no limit.
 
     Raises `ValueError` if the URL is not valid, and `OSError` if there is no database or it refuses. asyncpg parses
     the URL as libpq does (sslmode, several hosts, a password file); SQLAlchemy does not.
@@ -25,6 +25,7 @@ async def connect(url: str, statement_seconds: float | None) -> Any:
             server_settings={
                 "application_name": "plaza",
                 "statement_timeout": str(round((statement_seconds or 0) * 1000)),
+                "lock_timeout": str(lock_ms),
             },
         )
     except asyncpg.PostgresError as error:

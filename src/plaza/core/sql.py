@@ -10,6 +10,10 @@ have their own connections and, with the write-ahead log, never wait for writers
 (`sqlite_inline.py`). PostgreSQL has one pool. Its reads are `REPEATABLE READ`, so that both databases guarantee the
 same; `fetch_all` is one statement without a transaction.
 
+Each domain gets its own view of the database (`Sql.for_domain`), which uses a part of the connections at most, and
+PostgreSQL gives up a statement that waits for a lock as long as SQLite would. So a locked table stops its own domain
+only, for a bounded time.
+
 Errors that may pass (no connection, a full pool, a lock held too long, a deadlock) become `Unavailable`. Others (a
 constraint, bad SQL) stay. Neither the URL nor the parameters of statements appear in an error, because they can contain
 passwords.
@@ -18,6 +22,7 @@ passwords.
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -34,13 +39,19 @@ from plaza.core import metrics, sql_migrations
 from plaza.core.errors import OperatorError, SettingError, Unavailable
 from plaza.core.extras import require_extra
 from plaza.core.settings import Settings
+from plaza.core.sql_share import SqlShare
 from plaza.core.sqlite import SqliteConnections
 from plaza.core.sqlite_inline import InlineSqlite
 
-SQLITE_READERS = 4
+SQLITE_READERS = 8
 POOL_SIZE, POOL_OVERFLOW = 10, 10
+# The connections that a domain may use at a time, for writing and as many again for reading: two domains that are stuck
+# leave some to the others. SQLite has one writer; there a share bounds how many of a domain queue for it.
+POSTGRES_SHARE = 4
+SQLITE_WRITER_SHARE, SQLITE_READER_SHARE = 8, 3
 # Longer than any normal transaction, shorter than a client's timeout.
-POOL_WAIT_SECONDS = 10.0
+POOL_WAIT_SECONDS = 5.0
+# How long a statement waits for a lock.
 BUSY_WAIT_MS = 5_000
 STATEMENT_SECONDS = 30.0
 
@@ -91,16 +102,28 @@ class Sql:
         writer: AsyncEngine,
         reader: AsyncEngine,
         autocommit: AsyncEngine,
+        health: AsyncEngine,
         inline: InlineSqlite | None = None,
         connections: SqliteConnections | None = None,
     ) -> None:
         self._writer = writer
         self._reader = reader
         self._autocommit = autocommit
+        self._health = health  # its connection is free whatever the domains do
         self._inline = inline
         self._connections = connections
         self.dialect = writer.dialect.name
         self._event_listeners: list[Callable[[], None]] = []
+        self._write_share: SqlShare | None = None
+        self._read_share: SqlShare | None = None
+
+    def for_domain(self) -> Sql:
+        """Return the same database for one domain, which uses a part of the connections at most."""
+        view = copy.copy(self)
+        is_sqlite = self._connections is not None
+        view._write_share = SqlShare(SQLITE_WRITER_SHARE if is_sqlite else POSTGRES_SHARE, POOL_WAIT_SECONDS)
+        view._read_share = SqlShare(SQLITE_READER_SHARE if is_sqlite else POSTGRES_SHARE, POOL_WAIT_SECONDS)
+        return view
 
     @classmethod
     async def open(cls, settings: Settings, folders: Sequence[Path] | None = None, off: Sequence[Path] = ()) -> Sql:
@@ -113,8 +136,12 @@ class Sql:
         file = settings.data_dir / "plaza.sqlite"
         await _migrate_sqlite(file, folders, off)
         connections = SqliteConnections(file)
-        reader = _sqlite_reader(connections)
-        return cls(_sqlite_writer(connections), reader, reader, InlineSqlite(file, _READ_ONLY_PRAGMAS), connections)
+        writer, reader, health = (
+            _sqlite_writer(connections),
+            _sqlite_reader(connections),
+            _sqlite_reader(connections, 1),
+        )
+        return cls(writer, reader, reader, health, InlineSqlite(file, _READ_ONLY_PRAGMAS), connections)
 
     def begin(self) -> contextlib.AbstractAsyncContextManager[AsyncConnection]:
         """Begin a transaction that may write. On SQLite there is only one at a time."""
@@ -122,7 +149,7 @@ class Sql:
 
     @contextlib.asynccontextmanager
     async def _announcing_events(self) -> AsyncIterator[AsyncConnection]:
-        async with _counted(self._writer, "write") as connection:
+        async with _counted(self._writer, "write", self._write_share) as connection:
             try:
                 yield connection
             finally:
@@ -139,7 +166,7 @@ class Sql:
 
     def read(self) -> contextlib.AbstractAsyncContextManager[AsyncConnection]:
         """Begin a transaction that only reads, from one snapshot."""
-        return _counted(self._reader, "read")
+        return _counted(self._reader, "read", self._read_share)
 
     async def fetch_all(self, statement: Executable, **values: Any) -> Sequence[Row[Any]]:
         """Return all rows of a short read. On SQLite it runs in the event loop's thread, unless it takes long."""
@@ -154,7 +181,7 @@ class Sql:
                 _SHORT_READS_DONE.inc()
                 _SHORT_READ_DURATION.observe(monotonic() - started)
                 return found
-        async with _counted(self._autocommit, "look") as tx:
+        async with _counted(self._autocommit, "look", self._read_share) as tx:
             return (await tx.execute(statement, values)).all()
 
     def insert(self, table: Table) -> Any:
@@ -169,12 +196,13 @@ class Sql:
 
     async def ping(self) -> None:
         """Raise `Unavailable` if the database does not answer."""
-        async with self.read() as tx:
+        async with _counted(self._health, "read") as tx:
             await tx.execute(text("SELECT 1"))
 
     async def close(self) -> None:
         if self._inline is not None:
             self._inline.close()
+        await self._health.dispose()
         await self._reader.dispose()
         await self._writer.dispose()
         if self._connections is not None:
@@ -182,10 +210,10 @@ class Sql:
 
 
 @contextlib.asynccontextmanager
-async def _counted(engine: AsyncEngine, kind: str) -> AsyncIterator[AsyncConnection]:
+async def _counted(engine: AsyncEngine, kind: str, share: SqlShare | None = None) -> AsyncIterator[AsyncConnection]:
     started, result = monotonic(), "failed"
     try:
-        async with _transaction(engine) as connection:
+        async with contextlib.nullcontext() if share is None else share.slot(), _transaction(engine) as connection:
             yield connection
         result = "done"
     except Unavailable:
@@ -248,12 +276,12 @@ def _sqlite_writer(connections: SqliteConnections) -> AsyncEngine:
     )
 
 
-def _sqlite_reader(connections: SqliteConnections) -> AsyncEngine:
+def _sqlite_reader(connections: SqliteConnections, size: int = SQLITE_READERS) -> AsyncEngine:
     return _sqlite_engine(
         connections,
         "BEGIN",
         _READ_ONLY_PRAGMAS,
-        pool_size=SQLITE_READERS,
+        pool_size=size,
         max_overflow=0,
         pool_timeout=POOL_WAIT_SECONDS,
     )
@@ -312,13 +340,13 @@ def postgres_url(url: str) -> str:
 _URL_FORMAT = "PLAZA_DATABASE_URL must look like postgresql://user:password@host:5432/name."
 
 
-def postgres_engine(url: str, statement_seconds: float | None, **pool: Any) -> AsyncEngine:
-    """Return an engine whose statements may take so long; None for no limit."""
+def postgres_engine(url: str, statement_seconds: float | None, lock_ms: int = 0, **pool: Any) -> AsyncEngine:
+    """Return an engine whose statements may take, and wait for a lock, so long; None and 0 for no limit."""
     from plaza.core.postgres import connect  # only where asyncpg is installed
 
     async def creator() -> Any:
         try:
-            return await connect(url, statement_seconds)
+            return await connect(url, statement_seconds, lock_ms)
         except (ValueError, OverflowError):
             # The driver's message may contain the URL, so it is not passed on.
             raise SettingError(f"PLAZA_DATABASE_URL has an invalid host, port or parameter. {_URL_FORMAT}") from None
@@ -333,18 +361,13 @@ def postgres_engine(url: str, statement_seconds: float | None, **pool: Any) -> A
     return engine
 
 
-def _postgres_engines(url: str) -> tuple[AsyncEngine, AsyncEngine, AsyncEngine]:
+def _postgres_engines(url: str) -> tuple[AsyncEngine, AsyncEngine, AsyncEngine, AsyncEngine]:
     # pool_pre_ping: otherwise the first request after a restart of the database would fail.
-    writer = postgres_engine(
-        url,
-        STATEMENT_SECONDS,
-        pool_size=POOL_SIZE,
-        max_overflow=POOL_OVERFLOW,
-        pool_timeout=POOL_WAIT_SECONDS,
-        pool_pre_ping=True,
-    )
+    pooled: dict[str, Any] = {"lock_ms": BUSY_WAIT_MS, "pool_timeout": POOL_WAIT_SECONDS, "pool_pre_ping": True}
+    writer = postgres_engine(url, STATEMENT_SECONDS, pool_size=POOL_SIZE, max_overflow=POOL_OVERFLOW, **pooled)
     reader = writer.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-    return writer, reader, writer.execution_options(isolation_level="AUTOCOMMIT")
+    health = postgres_engine(url, STATEMENT_SECONDS, pool_size=1, max_overflow=0, **pooled)
+    return writer, reader, writer.execution_options(isolation_level="AUTOCOMMIT"), health
 
 
 async def _migrate_postgres(url: str, folders: Sequence[Path], off: Sequence[Path]) -> None:
