@@ -11,6 +11,7 @@ from random import Random
 from typing import Final
 
 SCENE_SIZE: Final = (800, 600)
+SHOWN_SCENE_SIZE: Final = (640, 480)  # more posts have pictures for the same CPU
 ITEM_SIZE: Final = (480, 480)
 PORTRAIT_SIZE: Final = (240, 240)
 
@@ -30,8 +31,13 @@ Palette = Sequence[str]
 
 def scene(topic: str, rng: Random) -> str:
     """Return a picture for a post about a topic."""
-    draw = _SCENES.get(topic, _hills)
-    return _svg(SCENE_SIZE, draw(rng, rng.choice(PALETTES)))
+    draw, _ = _SCENES.get(topic, _DEFAULT_SCENE)
+    return _svg(SCENE_SIZE, draw(rng, rng.choice(PALETTES)), shown=SHOWN_SCENE_SIZE)
+
+
+def scene_alt(topic: str) -> str:
+    """Return what a picture about a topic shows, for users who do not see it."""
+    return _SCENES.get(topic, _DEFAULT_SCENE)[1]
 
 
 def item(name: str, rng: Random) -> str:
@@ -62,9 +68,10 @@ def portrait(rng: Random) -> str:
     )
 
 
-def _svg(size: tuple[int, int], *parts: str) -> str:
-    width, height = size
-    return f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}">{"".join(parts)}</svg>'
+def _svg(size: tuple[int, int], *parts: str, shown: tuple[int, int] | None = None) -> str:
+    (width, height), (shown_width, shown_height) = size, shown or size
+    attributes = f'width="{shown_width}" height="{shown_height}" viewBox="0 0 {width} {height}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {attributes}>{"".join(parts)}</svg>'
 
 
 def _path(colour: str, data: str, opacity: float = 1) -> str:
@@ -261,15 +268,17 @@ def _thing(name: str, palette: Palette) -> str:
     return draw(palette[2], palette[3])
 
 
-_SCENES: Final[dict[str, Callable[[Random, Palette], str]]] = {
-    "running": _road,
-    "cycling": _road,
-    "kitchen": _table,
-    "garden": _flowers,
-    "code": _shapes,
-    "making": _shapes,
-    "photo": _sea,
-    "books": _shelf,
-    "music": _waves,
-    "sky": _night,
+# By topic: what draws the scene, and what it shows.
+_SCENES: Final[dict[str, tuple[Callable[[Random, Palette], str], str]]] = {
+    "running": (_road, "A road through hills"),
+    "cycling": (_road, "A road through hills"),
+    "kitchen": (_table, "A bowl of fruit on a table"),
+    "garden": (_flowers, "Flowers in a garden"),
+    "code": (_shapes, "A pattern of coloured shapes"),
+    "making": (_shapes, "A pattern of coloured shapes"),
+    "photo": (_sea, "The sea below an evening sky"),
+    "books": (_shelf, "A shelf of books"),
+    "music": (_waves, "Waves of sound"),
+    "sky": (_night, "Stars and the moon above hills"),
 }
+_DEFAULT_SCENE: Final = (_hills, "Hills below the sun")

@@ -33,9 +33,9 @@ from plaza.social.avatars import Avatars
 from plaza.social.keys import EXPLORE_FEED, POST
 from plaza.social.posts import Posts
 
-# Every third of the newest posts has this many pictures.
-PICTURES_OF_POSTS: Final = (1, 2, 1, 1, 3, 1, 1, 4)
-POSTS_PER_PICTURE: Final = 3
+# Every second of the newest posts has this many pictures.
+PICTURES_OF_POSTS: Final = (1, 2, 1, 1, 1, 3, 1, 1, 1, 1, 4, 1, 1, 1, 1, 1)
+POSTS_PER_PICTURE: Final = 2
 
 # Draws and stores pictures, and returns how many.
 Work = Coroutine[Any, Any, int]
@@ -80,7 +80,8 @@ class PicturesLoader:
         names = [f"post {id} {number}" for number in range(count)]
         scenes = [drawings.scene(topic, Random(name)) for name in names]
         pictures = [
-            await artist.draw(drawn_picture_id(name), scene, actor) for name, scene in zip(names, scenes, strict=True)
+            await artist.draw(drawn_picture_id(name), scene, actor, drawings.scene_alt(topic))
+            for name, scene in zip(names, scenes, strict=True)
         ]
         await self._posts.pictures.add(actor, id, pictures)
         return count
