@@ -103,6 +103,24 @@ async def test_deleting_a_picture_removes_it_from_its_posts(ana: PictureUser) ->
     assert ("media" in left, left["media_url"]) == (False, None)
 
 
+async def test_a_picture_that_is_deleted_while_it_is_posted_is_shown_nowhere(
+    ana: PictureUser, guest: PictureUser
+) -> None:
+    for _ in range(3):
+        id = (await ana.upload())["id"]
+        *posts, avatar, _ = await many(
+            *(ana.call("POST", "/posts", None, json={"content": "x", "media": [id]}) for _ in range(4)),
+            ana.call("PUT", "/users/me/avatar", None, json={"media": id}),
+            ana.call("DELETE", f"/media/{id}"),
+        )
+        assert {response.status_code for response in (*posts, avatar)} <= {200, 201, 422}
+        for response in posts:
+            if response.status_code == 201:
+                shown = await guest.json("GET", f"/posts/{response.json()['id']}")
+                assert (shown.get("media", []), shown["media_url"] or "") == ([], "")
+        assert id not in ((await guest.json("GET", "/users/ana"))["avatar"] or "")
+
+
 async def test_a_repeated_request_makes_one_post_with_its_pictures(ana: PictureUser) -> None:
     id = (await ana.upload())["id"]
     body = {"content": "x", "media": [id]}

@@ -163,6 +163,12 @@ class Pictures(Protocol):
         Raises `Invalid` if one does not exist or is not theirs. One transaction.
         """
 
+    async def deleted(self, ids: Sequence[str]) -> list[str]:
+        """Return those of these pictures that no longer exist. One short read.
+
+        A thing that is written after `claim` asks this afterwards: its picture may have been deleted meanwhile.
+        """
+
     async def adopt(self, tx: AsyncConnection, actor: Actor, ids: Sequence[str]) -> list[StoredPicture]:
         """Make pictures Plaza's own, for a thing without an owner, in the caller's transaction and first in it.
 

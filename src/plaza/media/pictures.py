@@ -7,8 +7,8 @@ references can be wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from sqlalchemy import bindparam, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -63,6 +63,11 @@ class PictureClaims:
             pictures = await self._read_own(tx, [actor.name], ids, is_list=use.kind == POST)
             await self.add_use(tx, ids, use)
         return pictures
+
+    async def deleted(self, ids: Sequence[str]) -> list[str]:
+        """Return those of these pictures that no longer exist. One short read."""
+        found = {row.id for row in await self._sql.fetch_all(_CLAIMED, ids=list(ids))}
+        return [id for id in ids if id not in found]
 
     async def adopt(self, tx: AsyncConnection, actor: Actor, ids: Sequence[str]) -> list[StoredPicture]:
         """Make pictures Plaza's own, for a thing without an owner, in the caller's transaction and first in it.
@@ -130,20 +135,29 @@ class PictureDeletion:
         self._hosts = visibility.hosts
 
     async def delete(self, actor: Actor, id: str) -> DeletedPicture:
-        """Delete a picture (its owner or an admin). What shows it stops showing it first."""
+        """Delete a picture (its owner or an admin). What shows it stops showing it first.
+
+        What begins to show it meanwhile stops afterwards: it is removed here, or by its writer (`Pictures.deleted`).
+        """
         found = await self._sql.fetch_all(_OWNER, id=id)
         if not found:
             raise no_picture(id)
         owner, digest = found[0].owner, found[0].digest
         if owner != actor.name and not actor.is_admin:
             raise Forbidden("Only its owner or an admin can delete a picture.")
-        for use in await self._sql.fetch_all(_USES, id=id):
-            if use.kind in self._hosts:
-                await self._hosts[use.kind].remove(use.thing, id)
+        await self._remove(id, await self._sql.fetch_all(_USES, id=id))
         async with self._sql.begin() as tx:
+            uses = (await tx.execute(_USES, {"id": id})).all()
             await tx.execute(delete(PICTURES).where(PICTURES.c.id == id))
+        await self._remove(id, uses)
         await self._contents.delete_unused([digest])
         return DeletedPicture(id, True)
+
+    async def _remove(self, id: str, uses: Iterable[Any]) -> None:
+        """Remove a picture from the things that show it. Two round trips each."""
+        for use in uses:
+            if use.kind in self._hosts:
+                await self._hosts[use.kind].remove(use.thing, id)
 
 
 def no_picture(id: str) -> NotFound:

@@ -45,12 +45,15 @@ class Avatars:
         return loaded
 
     async def set(self, actor: Actor, picture: str) -> User:
-        """Make a picture of the caller their avatar, also in their posts. One transaction and three round trips."""
+        """Make a picture of the caller their avatar, also in their posts. Two short transactions, three round trips."""
         if self._pictures is None:
             raise NotFound("Pictures are not enabled here.")
         await self._pictures.claim(actor, [picture], PictureUse(AVATAR, actor.name))  # refuses another user's picture
         address = self._pictures.address(picture, "small")
-        return await self._users.update_profile(actor, actor.name, Profile(avatar=address))
+        user = await self._users.update_profile(actor, actor.name, Profile(avatar=address))
+        if await self._pictures.deleted([picture]):  # while it became the avatar
+            await self.remove(actor.name, picture)
+        return user
 
     async def delete(self, actor: Actor) -> User:
         """Remove the caller's avatar. Three round trips."""

@@ -51,6 +51,15 @@ class PostPictures:
         ]
         return pictures, new.media_url or self._pictures.address(ids[0], "large")
 
+    async def without_deleted(self, post: str, pictures: Sequence[StoredPicture]) -> list[StoredPicture]:
+        """Remove from a new post what was deleted while it was written, and return the others. One short read."""
+        if not pictures or self._pictures is None:
+            return []
+        deleted = await self._pictures.deleted([picture.id for picture in pictures])
+        for id in deleted:
+            await self.remove(post, id)
+        return [picture for picture in pictures if picture.id not in deleted]
+
     async def add(self, actor: Actor, post: str, ids: Sequence[str]) -> bool:
         """Give the caller's post pictures, if it has none yet and exists. One transaction and one round trip."""
         assert self._pictures is not None, "pictures were uploaded"

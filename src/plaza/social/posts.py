@@ -74,6 +74,7 @@ class Posts:
             id, actor.name, new.content, media_url or "", ",".join(tags), now, now, encode_pictures(pictures), *profile,
         )  # fmt: skip
         await self.store_listed_tags(id, new.content, new.hashtags)
+        pictures = await self.pictures.without_deleted(id, pictures)
         if len(reply) > 3:  # an earlier run of the operation created it
             return post_from_hash(pairs_to_dict(reply), id, liked=False, bookmarked=False)
         avatar, display_name, role = reply
