@@ -69,7 +69,7 @@ def serving_revision(folder: Path, data: Path, **more: str) -> Iterator[Revision
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    settings = {"PLAZA_PORT": str(port), "PLAZA_DATA_DIR": str(data), "PLAZA_RATE_LIMITS": "off"}
+    settings = {"PLAZA_PORT": str(port), "PLAZA_DATA_DIR": str(data), "PLAZA_RATE_LIMITS": "off", "PLAZA_QUEUE_MS": "0"}
     settings |= {"PLAZA_API_KEY": "k" * 40, "PYTHONPATH": str(folder / "src")}
     command = [sys.executable, "-m", "plaza", "serve", "--empty"]
     with subprocess.Popen(

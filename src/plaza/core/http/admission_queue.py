@@ -140,12 +140,12 @@ class AdmissionQueue:
         """
         if self._timer is None:
             self._begin()
+        if not self._waiting and self._may_start():
+            self._start()  # also after a long pause of the whole process, which is no overload
+            return True
         if arrived + wait_seconds < monotonic():
             self._shed.waited += 1
             return False
-        if not self._waiting and self._may_start():
-            self._start()
-            return True
         if self.is_full(wait_seconds):
             return False
         waiter = Waiter(asyncio.get_running_loop().create_future(), arrived + wait_seconds)
