@@ -181,6 +181,7 @@ async def test_an_event_that_lacks_what_its_type_declares_is_skipped_once(
     for n, data in enumerate((complete[0], *incomplete, complete[1])):
         await events.emit("news", OWNER, n=n, type=NewsSent.type, data=data)
     async with reading(events, Consumer("news", "g", handler, declared=[NewsSent])):
+        await handler.until(2)
         await eventually(lambda: _all_handled(redis_client))
     assert handler.numbers == [0, 6]
     assert number("plaza_events_handled_total", labels) == before + len(incomplete)

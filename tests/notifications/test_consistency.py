@@ -90,7 +90,8 @@ async def test_of_too_many_groups_the_oldest_go_and_no_rebuild_tells_them_again(
         await community.like(post, "ben")
     await community.tell()
     expected = await snapshot(community, "ana")
-    assert set(expected) == {f"like:post:{post}:1" for post in posts[-10:]}
+    assert len(expected) == 10
+    assert set(expected) <= {f"like:post:{post}:1" for post in posts[-11:]}  # two likes may have the same time
     await community.plaza.get(NotificationRebuild).run_all()
     assert await snapshot(community, "ana") == expected
     assert await community.unread("ana") == 10

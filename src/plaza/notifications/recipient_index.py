@@ -42,5 +42,5 @@ def group_of(username: str, id: str) -> GroupName:
 
 
 def _group(member: str) -> GroupName:
-    subject, type, recipient = member.split(" ")
+    subject, type, recipient = member.rsplit(" ", 2)
     return GroupName(recipient, type, subject)
