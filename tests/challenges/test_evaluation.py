@@ -10,9 +10,19 @@ import numpy as np
 import pytest
 
 from plaza.challenges.recommendation.evaluation import movielens, report
-from plaza.challenges.recommendation.evaluation.contenders import contenders
-from plaza.challenges.recommendation.evaluation.experiment import Quality, evaluate, last_fifth, quality, random_fifth
+from plaza.challenges.recommendation.evaluation.contenders import contenders, matrix, plaza_model
+from plaza.challenges.recommendation.evaluation.experiment import (
+    HISTORY_SPLITS,
+    Quality,
+    evaluate,
+    last_fifth,
+    newcomers,
+    quality,
+    random_fifth,
+    validation,
+)
 from plaza.challenges.recommendation.evaluation.movielens import Ratings
+from plaza.challenges.recommendation.evaluation.served import ServedRecommendations
 from plaza.core.errors import OperatorError
 
 
@@ -39,7 +49,7 @@ def cyclic_ratings(users: int = 60, items: int = 24) -> Ratings:
         rows += [(user, user % 3 * 8 + (begin + step) % 8, step) for step in range(6)]
         rows += [(user, int(item), 99) for item in rng.choice(items, 2)]
     user_ids, item_ids, times = np.array(rows).T
-    return Ratings(user_ids, item_ids, times, np.eye(3, dtype=np.bool_)[np.arange(items) // 8])
+    return Ratings(user_ids, item_ids, times, np.eye(3, dtype=np.bool_)[np.arange(items) // 8], users)
 
 
 def test_splits_hold_out_a_random_or_the_last_fifth() -> None:
@@ -54,13 +64,44 @@ def test_splits_hold_out_a_random_or_the_last_fifth() -> None:
 
 def test_every_method_runs_and_plazas_model_beats_popularity() -> None:
     shares: list[float] = []
-    results = evaluate(cyclic_ratings(), contenders(), shares.append)
+    results = evaluate(cyclic_ratings(), contenders(), progress=shares.append)
     assert shares == sorted(shares)
     assert shares[-1] == 1
     by_name, last = results.values()
     assert set(by_name) == set(last) == set(contenders())
-    assert {"document's rule", "popularity", "item-kNN", "ALS", "Plaza"} <= set(by_name)
-    assert by_name["Plaza"].recall > by_name["popularity"].recall + 0.2
+    assert {"document's rule", "popularity", "item-kNN", "ALS", "Plaza's model"} <= set(by_name)
+    assert by_name["Plaza's model"].recall > by_name["popularity"].recall + 0.2
+
+
+def test_newcomers_are_the_last_users_and_nothing_after_their_arrival_is_learned() -> None:
+    users = np.repeat(np.arange(10), 3)
+    log = Ratings(users, np.tile([0, 1, 2], 10), users * 10 + np.tile([0, 5, 500], 10), np.eye(3, dtype=np.bool_), 10)
+    known, find = newcomers(log)
+    assert set(find.users) == {8, 9}
+    assert len(find.users) == 6
+    assert known.times.max() < 80
+    assert set(known.users) == set(range(8))
+    assert matrix(known).shape == matrix(find).shape
+    before, after = validation(newcomers)(log)
+    assert set(after.users) == {6, 7}
+    assert before.times.max() < 60
+
+
+def test_what_is_served_is_near_the_model_and_has_new_posts_of_every_category() -> None:
+    """The whole path: tables, the daily job, the stored model, recommendations."""
+    log = cyclic_ratings()
+    split, *_ = HISTORY_SPLITS["random 80/20, mean of three"]
+    known, find = split(log)
+    served = ServedRecommendations()
+    found = quality(served(known), matrix(known), matrix(find), top=3)
+    best = quality(plaza_model(known), matrix(known), matrix(find), top=3)
+    assert found.recall > 0.9 * best.recall
+    (variety,) = served.varieties
+    assert variety.coverage == 1
+    assert variety.unfamiliar == 1
+    assert variety.categories == 3
+    shown = [str(cell) for column in report.variety_table({"a split": [variety]}).columns for cell in column.cells]
+    assert shown == ["a split", "100%", "100%", "100%", "3.0 of 5"]
 
 
 def test_the_chart_has_a_bar_for_every_number() -> None:

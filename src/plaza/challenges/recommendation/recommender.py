@@ -59,7 +59,7 @@ MAX_OWN_CHALLENGES: Final = 200
 # A post is not shown to a viewer on more days than this.
 MAX_DAYS_SHOWN: Final = 3
 # Selected posts to read in addition to those that are shown, since the viewer may have reacted to some of them.
-SPARE_POSTS: Final = 10
+SPARE_POSTS: Final = 20
 # Shown posts that are remembered per viewer: some weeks of reading, 20 kB.
 MAX_REMEMBERED: Final = 1_000
 

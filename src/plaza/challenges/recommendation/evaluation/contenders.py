@@ -7,17 +7,20 @@ others use who rated what; Plaza's model also uses the order, and is measured wi
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
 
 from plaza.challenges.recommendation.evaluation.movielens import Ratings
 from plaza.challenges.recommendation.neighbours import Floats, fit, recency
+from plaza.challenges.recommendation.popular_posts import TREND_DAYS
 
 Scores = Floats  # users × items
 Contender = Callable[[Ratings], Scores]
 
 TOP_CATEGORIES = 3
+DAY_SECONDS = 86_400
 
 
 def matrix(log: Ratings) -> Floats:
@@ -30,6 +33,12 @@ def matrix(log: Ratings) -> Floats:
 def popularity(log: Ratings) -> Scores:
     """The most rated items, the same for every user."""
     return np.tile(np.bincount(log.items, minlength=log.shape[1]).astype(np.float32), (log.shape[0], 1))
+
+
+def trend(log: Ratings) -> Scores:
+    """The items most rated in the last 30 days, the same for every user."""
+    recent = log.times > log.times.max() - TREND_DAYS * DAY_SECONDS
+    return popularity(replace(log, users=log.users[recent], items=log.items[recent], times=log.times[recent]))
 
 
 def document_rule(log: Ratings) -> Scores:
@@ -92,9 +101,14 @@ def contenders() -> dict[str, Contender]:
         "popularity": popularity,
         "item-kNN": item_knn,
         "ALS": als,
-        "Plaza, without order": lambda log: plaza_model(log, ordered=False),
-        "Plaza": plaza_model,
+        "Plaza's model, without order": lambda log: plaza_model(log, ordered=False),
+        "Plaza's model": plaza_model,
     }
     if find_spec("implicit") is None:
         del found["ALS"]
     return found
+
+
+def newcomer_contenders() -> dict[str, Contender]:
+    """The methods that need no ratings of a user."""
+    return {"popularity": popularity, "popularity, 30 days": trend}

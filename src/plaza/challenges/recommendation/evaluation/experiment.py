@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 from typing import Final
 
@@ -34,6 +35,7 @@ class Quality:
 
 
 Results = dict[str, dict[str, Quality]]  # by split, then by contender
+Split = Callable[[Ratings], tuple[Ratings, Ratings]]  # the ratings to learn from, and those to find
 
 
 def random_fifth(log: Ratings, seed: int) -> HeldOut:
@@ -53,36 +55,59 @@ def last_fifth(log: Ratings) -> HeldOut:
     return held
 
 
-def splits(log: Ratings) -> dict[str, list[HeldOut]]:
-    return {
-        "random 80/20, mean of three": [random_fifth(log, seed) for seed in SEEDS],
-        "last 20% of each user": [last_fifth(log)],
-    }
+def newcomers(log: Ratings) -> tuple[Ratings, Ratings]:
+    """The last fifth of the users to arrive, and the ratings before the first of them did."""
+    arrival = np.full(log.shape[0], np.iinfo(np.int64).max)
+    np.minimum.at(arrival, log.users, log.times)
+    known = np.sort(arrival[arrival < np.iinfo(np.int64).max])
+    begins = known[round(len(known) * (1 - HELD_OUT))]
+    return part(log, log.times < begins), part(log, arrival[log.users] >= begins)
+
+
+def _held_out(choose: Callable[[Ratings], HeldOut]) -> Split:
+    def split(log: Ratings) -> tuple[Ratings, Ratings]:
+        held = choose(log)
+        return part(log, ~held), part(log, held)
+
+    return split
+
+
+HISTORY_SPLITS: Final[Mapping[str, Sequence[Split]]] = {
+    "random 80/20, mean of three": [_held_out(partial(random_fifth, seed=seed)) for seed in SEEDS],
+    "last 20% of each user": [_held_out(last_fifth)],
+}
+NEWCOMER_SPLITS: Final[Mapping[str, Sequence[Split]]] = {"newcomers: the last 20% of users": [newcomers]}
 
 
 def evaluate(
-    log: Ratings, contenders: Mapping[str, Contender], progress: Callable[[float], object] = lambda share: None
+    log: Ratings,
+    contenders: Mapping[str, Contender],
+    splits: Mapping[str, Sequence[Split]] = HISTORY_SPLITS,
+    progress: Callable[[float], object] = lambda share: None,
 ) -> Results:
     """Evaluate every method on every split. `progress` gets the share that is done."""
-    found = splits(log)
-    runs = len(contenders) * sum(map(len, found.values()))
+    runs = len(contenders) * sum(map(len, splits.values()))
     results: Results = {}
     done = 0
-    for name, splits_ in found.items():
+    for name, each_split in splits.items():
         results[name] = {}
         for contender, learn in contenders.items():
             each = []
-            for held in splits_:
-                each.append(_evaluate_split(log, held, learn))
+            for split in each_split:
+                each.append(_evaluate_split(*split(log), learn))
                 done += 1
                 progress(done / runs)
             results[name][contender] = _mean(each)
     return results
 
 
-def _evaluate_split(log: Ratings, held: HeldOut, contender: Contender) -> Quality:
-    learn = _part(log, ~held)
-    return quality(contender(learn), matrix(learn), matrix(_part(log, held)))
+def _evaluate_split(known: Ratings, find: Ratings, contender: Contender) -> Quality:
+    return quality(contender(known), matrix(known), matrix(find))
+
+
+def validation(split: Split) -> Split:
+    """The same split of the part to learn from: what settings are chosen by, before the other part is seen."""
+    return lambda log: split(split(log)[0])
 
 
 def _mean(found: Sequence[Quality]) -> Quality:
@@ -103,5 +128,5 @@ def quality(scores: Scores, known: Floats, find: Floats, top: int = TOP) -> Qual
     )
 
 
-def _part(log: Ratings, selected: HeldOut) -> Ratings:
+def part(log: Ratings, selected: HeldOut) -> Ratings:
     return replace(log, users=log.users[selected], items=log.items[selected], times=log.times[selected])

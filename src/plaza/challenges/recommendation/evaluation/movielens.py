@@ -34,10 +34,11 @@ class Ratings:
     items: Ints
     times: Ints
     genres: NDArray[np.bool_]  # of each item
+    user_count: int  # of the whole data set: a part may lack users
 
     @property
     def shape(self) -> tuple[int, int]:
-        return int(self.users.max()) + 1, len(self.genres)
+        return self.user_count, len(self.genres)
 
 
 def fetch(folder: Path) -> Path:
@@ -86,4 +87,5 @@ def _number_all(ratings: list[list[str]], films: dict[str, list[str]]) -> Rating
         items=np.array([items[row[1]] for row in ratings]),
         times=np.array([int(float(row[3])) for row in ratings]),
         genres=genres,
+        user_count=len(users),
     )

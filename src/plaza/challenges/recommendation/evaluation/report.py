@@ -5,15 +5,17 @@ The SVG is written without a library, because it has only two dozen rectangles.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Final
 from xml.sax.saxutils import escape
 
 from rich.table import Table
 
 from plaza.challenges.recommendation.evaluation.experiment import Quality, Results
+from plaza.challenges.recommendation.evaluation.served import Variety
 
-LEFT, BAR, GAP, HEAD, PANEL_GAP, WIDTH = 170, 13, 12, 34, 26, 640
+LEFT, BAR, GAP, HEAD, PANEL_GAP, WIDTH = 200, 13, 12, 34, 26, 640
 COLOURS: Final = {"recall": "#4c78a8", "ndcg": "#f58518"}
 LABELS: Final = {"recall": "recall@10", "ndcg": "NDCG@10"}
 
@@ -25,6 +27,18 @@ def tables(results: Results) -> Iterator[Table]:
         for name, quality in panel.items():
             table.add_row(name, f"{quality.recall:.3f}", f"{quality.ndcg:.3f}")
         yield table
+
+
+def variety_table(varieties: Mapping[str, Sequence[Variety]]) -> Table:
+    """How much of everything is served, by split: the mean over its parts."""
+    head = ("posts served to anyone", "places with new posts", "responses with another category", "categories")
+    table = Table("", *head, title="what is served, 20 posts each", title_justify="left")
+    for title, found in varieties.items():
+        shares = [fmean(getattr(one, name) for one in found) for name in ("coverage", "fresh", "unfamiliar")]
+        table.add_row(
+            title, *(f"{share:.0%}" for share in shares), f"{fmean(one.categories for one in found):.1f} of 5"
+        )
+    return table
 
 
 def svg(results: Results) -> str:
