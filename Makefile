@@ -10,7 +10,7 @@ run: install
 	@exec $(BIN)/plaza serve
 
 # Three processes for two cores, one test file each at a time: many tests wait for servers, browsers and disks.
-test: .venv/.test-ready .venv/.browser-ready .venv/.proxies-ready tests/upstash/node_modules/.ready tests/oidc/node_modules/.ready tests/sdk/node_modules/.ready tests/events/node_modules/.ready check
+test: .venv/.test-ready .venv/.browser-ready .venv/.proxies-ready .venv/.promtool-ready tests/upstash/node_modules/.ready tests/oidc/node_modules/.ready tests/sdk/node_modules/.ready tests/events/node_modules/.ready check
 	$(BIN)/python -m pytest -p xdist -n 3 --dist loadfile
 
 # The checks that need no server: style, types, imports between packages, terms, class names.
@@ -78,6 +78,14 @@ clean:
 	  [ -e $$policy ] || { printf '#!/bin/sh\nexit 101\n' > $$policy && chmod 755 $$policy && trap "rm $$policy" EXIT; }; \
 	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends nginx haproxy >/dev/null; \
 	else echo "The tests need nginx and HAProxy: install Debian's packages 'nginx' and 'haproxy', then run this again."; exit 1; fi
+	@touch $@
+
+# promtool checks the alert rules. It is one file of Debian's package 'prometheus', which would also start a server.
+.venv/.promtool-ready: .venv/.created
+	@command -v promtool >/dev/null || { mkdir -p .venv/promtool && cd .venv/promtool && \
+	  { apt-get -qq download prometheus 2>/dev/null || { apt-get -qq update && apt-get -qq download prometheus; }; } && \
+	  dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool && mv usr/bin/promtool ../bin/ && rm -r ../promtool; } || \
+	  { echo "The tests need promtool: install Debian's package 'prometheus', then run this again."; exit 1; }
 	@touch $@
 
 # Node's packages for tests: Upstash's TypeScript client, an OpenID provider, and what makes a TypeScript client of Plaza. Node is Debian's package, these are pinned.

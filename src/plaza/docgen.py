@@ -16,7 +16,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
-from plaza import __version__, event_docs
+from plaza import __version__, event_docs, monitoring
 from plaza.app import catalogues, event_types, route_groups
 from plaza.cli import parser
 from plaza.core import metrics
@@ -39,6 +39,9 @@ def pages() -> dict[str, str]:
         "metrics.md": metrics.markdown(),
         "keys.md": keys.markdown(catalogues()),
         "events.md": event_docs.page(event_types(), GENERATED),
+        "monitoring.md": monitoring.page(GENERATED),
+        monitoring.ALERTS_FILE: monitoring.alert_rules(),
+        monitoring.DASHBOARD_FILE: monitoring.dashboard(),
     }
 
 
@@ -140,6 +143,7 @@ def write(target: Path) -> None:
         target.write_bytes(encode(openapi_document()))
         return
     for name, text in pages().items():
+        (target / name).parent.mkdir(exist_ok=True)
         (target / name).write_text(text)
 
 

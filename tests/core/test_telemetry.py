@@ -280,7 +280,7 @@ async def test_no_client_can_make_new_series() -> None:
 
 
 def families() -> list[Any]:
-    return [next(iter(metric.describe())) for metric in metrics._DECLARED]
+    return [next(iter(metric.describe())) for metric in metrics.DECLARED]
 
 
 def test_metrics_follow_the_naming_rules() -> None:
@@ -297,7 +297,7 @@ def test_metrics_follow_the_naming_rules() -> None:
 def test_no_label_can_grow_without_bound() -> None:
     bounded = {"method", "route", "status", "kind", "reason", "result", "job", "stream", "group", "family", "domain"}
     bounded |= {"state"}
-    for metric in metrics._DECLARED:
+    for metric in metrics.DECLARED:
         assert set(metric._labelnames) <= bounded, metric
 
 

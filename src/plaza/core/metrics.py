@@ -264,7 +264,7 @@ MEDIA_PROCESSING = Histogram(
     registry=REGISTRY,
 )
 
-_DECLARED = tuple(metric for metric in list(globals().values()) if isinstance(metric, MetricWrapperBase))
+DECLARED = tuple(metric for metric in list(globals().values()) if isinstance(metric, MetricWrapperBase))
 
 if not os.environ.get(FOLDER_VARIABLE):  # with several processes the values of one are misleading
     ProcessCollector(registry=REGISTRY)
@@ -338,14 +338,19 @@ def _from_all_processes(read: Callable[[CollectorRegistry], T]) -> T:
         return read(registry)
 
 
+def metric_name(metric: MetricWrapperBase) -> str:
+    """The name of a metric in expressions; those of a histogram have a further suffix."""
+    family = next(iter(metric.describe()))
+    return f"{family.name}_total" if family.type == "counter" else family.name
+
+
 def markdown() -> str:
     """The text of `docs/metrics.md`."""
     lines = [_PAGE, "| metric | type | labels | meaning |", "|---|---|---|---|"]
-    for metric in _DECLARED:
+    for metric in DECLARED:
         family = next(iter(metric.describe()))
-        name = f"{family.name}_total" if family.type == "counter" else family.name
         labels = ", ".join(f"`{label}`" for label in metric._labelnames)
-        lines.append(f"| `{name}` | {family.type} | {labels} | {family.documentation} |")
+        lines.append(f"| `{metric_name(metric)}` | {family.type} | {labels} | {family.documentation} |")
     return "\n".join(lines) + "\n"
 
 

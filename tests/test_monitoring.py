@@ -1,0 +1,142 @@
+"""The Grafana dashboard and the alert rules name only what exists, and promtool accepts and tests the rules."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plaza import monitoring
+from plaza.core import metrics
+from tests.test_docs import DOCS
+
+SUFFIXES = {"counter": [""], "gauge": [""], "histogram": ["_bucket", "_sum", "_count"]}
+DASHBOARD = json.loads((DOCS / monitoring.DASHBOARD_FILE).read_text())
+
+
+def label_names() -> dict[str, set[str]]:
+    """The labels of every series that `/metrics` has, by its name."""
+    found = {}
+    for metric in metrics.DECLARED:
+        for suffix in SUFFIXES[str(metric._type)]:
+            own = {"le"} if suffix == "_bucket" else set()
+            found[metrics.metric_name(metric) + suffix] = {*metric._labelnames, *own}
+    return found
+
+
+def expressions() -> Iterator[str]:
+    rules = (DOCS / monitoring.ALERTS_FILE).read_text()
+    yield from (json.loads(text) for text in re.findall(r"expr: (\".*\")", rules))
+    yield from (target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", ()))
+
+
+def test_every_metric_and_label_of_an_expression_exists() -> None:
+    known = label_names()
+    for expression in expressions():
+        names = re.findall(r"\bplaza_\w+", expression)
+        assert set(names) <= known.keys(), expression
+        for name, labels in re.findall(r"\b(plaza_\w+)\{(.*?)\}", expression):
+            assert set(re.findall(r"(\w+)=", labels)) <= known[name], expression
+        for group in re.findall(r"by \((.*?)\)", expression):
+            assert set(group.split(", ")) <= known[names[0]], expression
+
+
+def test_every_metric_has_a_panel() -> None:
+    shown = " ".join(expressions())
+    assert [name for metric in metrics.DECLARED if (name := metrics.metric_name(metric)) not in shown] == []
+
+
+def test_panels_do_not_overlap() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        place: dict[str, int] = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+
+
+def promtool(*arguments: str) -> None:
+    program = shutil.which("promtool") or str(Path(sys.executable).with_name("promtool"))
+    assert Path(program).exists(), "run: make .venv/.promtool-ready"
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_promtool_accepts_the_rules() -> None:
+    promtool("check", "rules", str(DOCS / monitoring.ALERTS_FILE))
+
+
+# The alert, the series that make it fire, and similar ones that do not.
+FIRING: list[tuple[str, dict[str, str], dict[str, str]]] = [
+    ("PlazaDown", {'up{job="plaza"}': "0x120"}, {'up{job="plaza"}': "1x120"}),
+    (
+        "PlazaErrors",
+        {'plaza_http_requests_total{status="2xx"}': "0+98x120", 'plaza_http_requests_total{status="5xx"}': "0+2x120"},
+        {'plaza_http_requests_total{status="2xx"}': "0+100x120", 'plaza_http_requests_total{status="5xx"}': "0x120"},
+    ),
+    (
+        "PlazaValkeyMemoryHigh",
+        {"plaza_valkey_memory_bytes": "81x120", "plaza_valkey_memory_limit_bytes": "100x120"},
+        {"plaza_valkey_memory_bytes": "81x120", "plaza_valkey_memory_limit_bytes": "0x120"},
+    ),
+    (
+        "PlazaSqlUnavailable",
+        {'plaza_sql_transactions_total{result="away"}': "0+1x120"},
+        {'plaza_sql_transactions_total{result="done"}': "0+1x120"},
+    ),
+    (
+        "PlazaJobStopped",  # a machine whose worker no longer runs the job is no reason
+        {'plaza_job_last_success_timestamp_seconds{instance="a"}': "-90000x120"},
+        {
+            'plaza_job_last_success_timestamp_seconds{instance="a"}': "-90000x120",
+            'plaza_job_last_success_timestamp_seconds{instance="b"}': "0x120",
+        },
+    ),
+    ("PlazaEventsDead", {"plaza_events_dead_total": "0x100 1x20"}, {"plaza_events_dead_total": "1x120"}),
+]
+
+
+@pytest.fixture(scope="module")
+def rule_tests() -> list[dict[str, Any]]:
+    tests: list[dict[str, Any]] = []
+    alerts = {alert.name: alert for alert in monitoring.ALERTS}
+    for name, firing, silent in FIRING:
+        for series, fires in ((firing, True), (silent, False)):
+            alert = alerts[name]
+            annotations = {"summary": alert.meaning, "description": alert.action}
+            labels = {"severity": alert.severity, **({"job": "plaza"} if name == "PlazaDown" else {})}
+            if name == "PlazaSqlUnavailable":
+                labels["result"] = "away"
+            tests.append(
+                {
+                    "interval": "1m",
+                    "input_series": [{"series": each, "values": values} for each, values in series.items()],
+                    "alert_rule_test": [
+                        {
+                            "eval_time": "110m",
+                            "alertname": name,
+                            "exp_alerts": [{"exp_labels": labels, "exp_annotations": annotations}] if fires else [],
+                        }
+                    ],
+                }
+            )
+    return tests
+
+
+def test_alerts_fire_when_they_should(rule_tests: list[dict[str, Any]], tmp_path: Path) -> None:
+    file = tmp_path / "tests.yaml"  # JSON is YAML
+    rules = str(DOCS / monitoring.ALERTS_FILE)
+    file.write_text(json.dumps({"rule_files": [rules], "evaluation_interval": "1m", "tests": rule_tests}))
+    promtool("test", "rules", str(file))
