@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 
-.PHONY: install run test check bench docs site sdk fuzz lock clean
+.PHONY: install run test check bench soak docs site sdk fuzz lock clean
 
 install: .venv/.run-ready
 
@@ -24,6 +24,12 @@ check: .venv/.test-ready
 
 bench: .venv/.test-ready
 	$(BIN)/python -m bench
+
+# A mixed load for hours, with the memory of the service and of Valkey: not in CI. docs/operations.md shows a result.
+MINUTES ?= 120
+RATE ?= 50
+soak: .venv/.test-ready
+	$(BIN)/python -m bench.soak --minutes $(MINUTES) --rate $(RATE)
 
 # The pages of docs/ that are generated from the code.
 docs: .venv/.test-ready

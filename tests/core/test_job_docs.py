@@ -36,6 +36,6 @@ def test_the_numbers_in_the_docs_match_the_code() -> None:
     assert (consumer.stale_seconds, consumer.retry_seconds, consumer.max_tries) == (60, 1, 5)
     assert (events.MAX_DEAD_EVENTS, event_trimming.EVERY_SECONDS, timers.POLL_SECONDS) == (10_000, 60, 15)
     assert worker.STOP_SECONDS == 5
-    assert (sql.BUSY_WAIT_MS, sql.POOL_WAIT_SECONDS, sql.STATEMENT_SECONDS) == (5000, 5, 30)
+    assert (sql.BUSY_WAIT_MS, sql.POOL_WAIT_SECONDS, sql.STATEMENT_SECONDS) == (5000, 10, 30)
     assert (sql.SQLITE_READERS, sql.POOL_SIZE + sql.POOL_OVERFLOW) == (8, 20)
     assert (sql.POSTGRES_SHARE, sql.SQLITE_READER_SHARE) == (4, 3)

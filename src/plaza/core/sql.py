@@ -50,7 +50,7 @@ POOL_SIZE, POOL_OVERFLOW = 10, 10
 POSTGRES_SHARE = 4
 SQLITE_WRITER_SHARE, SQLITE_READER_SHARE = 8, 3
 # Longer than any normal transaction, shorter than a client's timeout.
-POOL_WAIT_SECONDS = 5.0
+POOL_WAIT_SECONDS = 10.0
 # How long a statement waits for a lock.
 BUSY_WAIT_MS = 5_000
 STATEMENT_SECONDS = 30.0
