@@ -182,7 +182,11 @@ async def bob(social: Social) -> Actor:
 async def http(social: Social) -> AsyncIterator[httpx.AsyncClient]:
     """An HTTP client of the routes, over a real socket."""
     app = make_app(
-        list(DOMAIN.routes), social.parts, auth=social.auth, settings=SETTINGS, idempotency=Idempotency(social.valkey)
+        list(DOMAIN.routes),
+        social.parts,
+        auth=social.auth,
+        settings=SETTINGS,
+        idempotency=Idempotency(social.valkey, social.clock),
     )
     async with client_of(app) as client:
         yield client
