@@ -96,9 +96,10 @@ def test_roles_have_the_commands_they_need_and_no_dangerous_ones(node: redis.Red
 
 
 def test_every_command_in_the_source_is_allowed(node: redis.Redis) -> None:
-    """Also those of jobs that run rarely or depend on a setting."""
+    """Also those of jobs that run rarely or depend on a setting. Backups are made and restored with more rights."""
     known: dict[str, Any] = node.command()
-    named = {name for path in SOURCE.rglob("*.py") for name in re.findall(r'call\(\s*"([A-Z]+)"', path.read_text())}
+    modules = [path for path in SOURCE.rglob("*.py") if path.parent.name != "backup"]
+    named = {name for path in modules for name in re.findall(r'call\(\s*"([A-Z]+)"', path.read_text())}
     named |= {name for path in SOURCE.rglob("*.lua") for name in re.findall(r"p?call\('([A-Z]+)'", path.read_text())}
     commands = sorted(name for name in named if not known[name.lower()]["subcommands"])
     assert {"BGREWRITEAOF", "ZADD", "HSET"} <= set(commands)
