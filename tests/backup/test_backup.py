@@ -45,7 +45,7 @@ def directory(tmp_path: Path) -> BackupDirectory:
     return BackupDirectory(tmp_path / "backups")
 
 
-async def test_a_second_backup_stores_no_picture_again_and_old_ones_can_go(
+async def test_a_second_backup_stores_no_picture_again_and_only_its_owner_can_read_it(
     plaza: Plaza, directory: BackupDirectory, settings: Settings
 ) -> None:
     first = await BackupRun(plaza, directory).run()
@@ -59,17 +59,13 @@ async def test_a_second_backup_stores_no_picture_again_and_old_ones_can_go(
     assert directory.ids() == [second.id]
     assert second.id > first.id
     assert directory.next_id(0) > second.id, "also if the clock was set back"
-    stored = {file.name for file in directory.folder.glob("chunks/*/*")}
-    assert stored == await directory.chunk_names(second)
-
-
-async def test_only_the_owner_can_read_a_backup(plaza: Plaza, directory: BackupDirectory) -> None:
-    await BackupRun(plaza, directory).run()
     paths = [directory.folder, *directory.folder.rglob("*")]
     assert {oct(path.stat().st_mode & 0o777) for path in paths if path.is_file()} == {"0o600"}
     assert {oct(path.stat().st_mode & 0o777) for path in paths if path.is_dir()} == {"0o700"}
     with directory.locked(), pytest.raises(OperatorError, match=r"Another backup to .* is running"):
         await BackupRun(plaza, directory).run()
+    stored = {file.name for file in directory.folder.glob("chunks/*/*")}
+    assert stored == await directory.chunk_names(second)
 
 
 async def test_a_restore_that_cannot_succeed_changes_nothing(
