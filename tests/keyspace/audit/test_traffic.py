@@ -12,7 +12,7 @@ from plaza.app import Plaza
 from plaza.articles.keys import ARTICLE, ARTICLE_UP, ARTICLES_BY_SCORE, USER_VOTES
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
-from plaza.keyspace.audit import REPAIR, Audits, throttle
+from plaza.keyspace.audit import REPAIR, Audits, auditor, throttle
 from plaza.social.engagements import Engagements
 from plaza.social.keys import POST, POST_LIKES, USER_BOOKMARKED, USER_LIKED
 from tests.keyspace.audit.sample_community import NAMES, SampleCommunity
@@ -29,7 +29,7 @@ async def test_an_audit_during_writes_reports_nothing(
     suspicions = 0
     async with storm(plaza, community) as running:
         for share in SHARES:
-            monkeypatch.setattr(throttle, "SHARE", share)
+            monkeypatch.setattr(auditor, "SHARE", share)
             report = await audits.run()
             assert report.clean, [finding for group in report.groups for finding in group.examples]
             suspicions += report.suspicions
@@ -63,7 +63,7 @@ class Fans:
 async def test_a_repair_during_writes_loses_no_write(
     plaza: Plaza, audits: Audits, community: SampleCommunity, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(throttle, "SHARE", 1.0)
+    monkeypatch.setattr(auditor, "SHARE", 1.0)
     fans, rng, stop = Fans(plaza, community), random.Random(1), asyncio.Event()
 
     async def write() -> None:
