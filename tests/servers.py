@@ -26,6 +26,9 @@ START_SECONDS = 60  # for a busy machine
 # failover trigger it explicitly.
 NODE_TIMEOUT_MS = 15_000
 
+# By default a primary waits 5 s for more replicas before it sends its data to the first one.
+SYNC_AT_ONCE = ("--repl-diskless-sync-delay", "0")
+
 
 @dataclass
 class Server:
@@ -151,7 +154,7 @@ def running_server(*options: str) -> Iterator[Server]:
 @contextlib.contextmanager
 def running_cluster(primaries: int = 3, replicas: int = 0) -> Iterator[Cluster]:
     options = ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"]
-    options += ["--cluster-node-timeout", str(NODE_TIMEOUT_MS)]
+    options += ["--cluster-node-timeout", str(NODE_TIMEOUT_MS), *SYNC_AT_ONCE]
     with contextlib.ExitStack() as stack:
         folder, nodes = stack.enter_context(_folder()), list[Server]()
         for i in range(primaries * (1 + replicas)):

@@ -43,6 +43,7 @@ from plaza.core.http.routes import Routes
 from plaza.core.idempotency import Idempotency
 from plaza.core.keyspace import Catalogue
 from plaza.core.rate_limits import Limiter
+from plaza.core.replication_wait import ReplicationWait
 from plaza.core.revocations import Revocations, ended_sessions
 from plaza.core.root_path import public_url
 from plaza.core.security_log import AccountLog
@@ -168,6 +169,7 @@ async def running(
             names = [domain.name for domain in domains]
             pages = page_registry.services(core, services, demo or NoDemo(), job_names, names)
             services |= {type(service): service for service in pages}
+        replication = ReplicationWait(core.valkey, settings.wait_replicas) if settings.wait_replicas else None
         build_app = partial(
             make_app,
             routes_of(domains),
@@ -184,6 +186,7 @@ async def running(
             explain_error=services[WrongTypeReporter].explain,
             draining=draining,
             security_log=services.get(SqlSecurityLog),
+            replication=replication,
             event_types=event_types(domains),
             skip_unavailable=not runs_demo(domains),
         )
@@ -196,6 +199,8 @@ async def running(
             for part in parts:
                 for end in part.on_close:
                     end()
+            if replication is not None:
+                replication.close()
             requests.flush()
 
 

@@ -162,6 +162,16 @@ JOB = Key(
     ),
     read=KeyAccess.ADMIN,
 )
+REPLICATED = Key(
+    "replicated:<slot>",
+    "string",
+    "With `PLAZA_WAIT_REPLICAS`: the write before each `WAIT` for replicas.",
+    contains="nothing",
+    owner="slot",
+    lifetime="a second",
+    ttl_seconds=60,
+    read=KeyAccess.NONE,
+)
 LIBRARIES = Key(
     "plaza:libraries",
     "hash",

@@ -102,6 +102,11 @@ class Settings:
         "`everysec`: a crash of the machine loses at most a second of writes. "
         "`always`: a write is acknowledged only when it is on disk.",
     )
+    wait_replicas: int = setting(
+        0,
+        "Replicas of each primary that must confirm a write before it is acknowledged; otherwise it is 503 "
+        "`not_replicated` after a second. Needs `PLAZA_VALKEY_URL`. 0: acknowledge at once.",
+    )
     workers: int = setting(1, "Number of API processes.")
     connections_per_address: int = setting(
         1_000, "Connections that one address may have open per API process; at most half of the file descriptors."
@@ -256,6 +261,9 @@ class Settings:
         _require(_ROOT_PATH.fullmatch(self.root_path) is not None, "root_path", "must be a path such as /community")
         public_path = urlsplit(self.public_url).path.rstrip("/")
         _require(public_path in ("", self.mount_path), "root_path", "must be the path of PLAZA_PUBLIC_URL, or empty")
+        _require(0 <= self.wait_replicas <= 100, "wait_replicas", "must be 0 to 100")
+        has_replicas = self.wait_replicas == 0 or self.valkey_url != ""
+        _require(has_replicas, "wait_replicas", "must be 0 with the embedded Valkey, which has no replicas")
         _require(1 <= self.workers <= 256, "workers", "must be 1 to 256")
         _require(
             self.maxmemory_bytes is None or self.maxmemory_bytes >= MIN_MAXMEMORY_BYTES, "valkey_maxmemory", _MAXMEMORY

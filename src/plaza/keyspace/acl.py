@@ -42,7 +42,7 @@ _CONNECT: Final = (
 # Valkey applies rules from left to right: first add categories, then remove the dangerous ones, then add back what
 # Plaza needs of those.
 _PLAZA: Final = (
-    "+@read +@write +@transaction -@dangerous -@scripting -randomkey +info +bgrewriteaof +time "
+    "+@read +@write +@transaction -@dangerous -@scripting -randomkey +info +bgrewriteaof +time +wait "
     "+client|tracking +client|caching +fcall +fcall_ro +function|list +function|load +function|delete"
 )
 _READER: Final = " ".join([_CONNECT, *(f"+{name.lower()}" for name, command in COMMANDS.items() if not command.writes)])

@@ -44,6 +44,7 @@ from plaza.core.http.streaming import CancelOnDisconnect, Send
 from plaza.core.http.trusted_proxies import TrustedProxies
 from plaza.core.idempotency import BufferedResponse, Idempotency, IdempotentRequest, caller_id, require_valid_key
 from plaza.core.rate_limits import Limiter, RateLimited
+from plaza.core.replication_wait import ReplicationWait
 from plaza.core.root_path import ROOT_PATH
 from plaza.core.security_log import SecurityLog
 from plaza.core.settings import Settings
@@ -88,8 +89,10 @@ class App:
         explain_error: ExplainError,
         draining: asyncio.Event | None = None,
         security_log: SecurityLog | None = None,
+        replication: ReplicationWait | None = None,
     ) -> None:
         self.security_log = security_log
+        self.replication = replication
         self.api_docs = api_docs
         self.authorizer = authorizer
         self.limiter = limiter
@@ -239,16 +242,22 @@ class App:
         return await self._run_once(self.idempotency, key, request, bound)
 
     async def _run_handler(self, request: Request, bound: BoundRoute) -> Any:
-        """Bind the arguments and run the handler of a write. An admin's is recorded before it runs and when it ends."""
+        """Bind the arguments and run the handler of a write. An admin's is recorded before it runs and when it ends.
+
+        Then wait for replicas, if that is set.
+        """
         entry = admin_log_entry(request, bound)
         if self.security_log is None or entry is None:
-            return await bound.handler(*bound.arguments(request))
-        async with self.security_log.recording(entry):
-            arguments = bound.arguments(request)
-            entry.detail = bound.logged_values(arguments)
-            result = await bound.handler(*arguments)
-            entry.result = str(result.status or bound.status if isinstance(result, Response) else bound.status)
-            return result
+            result = await bound.handler(*bound.arguments(request))
+        else:
+            async with self.security_log.recording(entry):
+                arguments = bound.arguments(request)
+                entry.detail = bound.logged_values(arguments)
+                result = await bound.handler(*arguments)
+                entry.result = str(result.status or bound.status if isinstance(result, Response) else bound.status)
+        if self.replication is not None:
+            await self.replication.confirm()
+        return result
 
     async def _run_form(self, request: Request, bound: BoundRoute) -> Any:
         pages = self.authorizer.pages
@@ -331,6 +340,7 @@ def make_app(
     explain_error: ExplainError = unexplained,
     draining: asyncio.Event | None = None,
     security_log: SecurityLog | None = None,
+    replication: ReplicationWait | None = None,
     event_types: EventTypes | None = None,
     skip_unavailable: bool = False,
 ) -> App:
@@ -342,6 +352,7 @@ def make_app(
     - `admin_mfa`: withholds the rights of admins without a second factor.
     - `explain_error`: finds the cause of an error that needs a lookup.
     - `security_log`: records the writes of admins.
+    - `replication`: what writes wait for before they are acknowledged.
     - `event_types`: for `/asyncapi.json`.
     - `skip_unavailable`: leave out routes whose services do not exist, because their domains are off.
     - `draining`: set by `App.drain`, for others that need to know.
@@ -372,6 +383,7 @@ def make_app(
         explain_error=explain_error,
         draining=draining,
         security_log=security_log,
+        replication=replication,
     )
 
 

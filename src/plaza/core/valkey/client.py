@@ -149,6 +149,10 @@ class Valkey(AsyncResource):
     def blocking(self) -> AbstractAsyncContextManager[BlockingConnection]:
         """Open a dedicated connection, for commands that block on the server."""
 
+    def slot_on(self, node: Valkey) -> int:
+        """Return a slot that a primary serves; 0 without a cluster."""
+        return 0
+
     @abstractmethod
     def primaries(self) -> Sequence[Valkey]:
         """Return each server that has keys, for SCAN, FUNCTION LOAD and the like."""

@@ -144,6 +144,9 @@ class ClusterValkey(Valkey):
         finally:
             await connections.close()
 
+    def slot_on(self, node: Valkey) -> int:
+        return self.topology.slot_on(node)
+
     def primaries(self) -> list[StandaloneValkey]:
         return list(self.topology.primaries)
 

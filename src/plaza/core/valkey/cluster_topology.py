@@ -57,6 +57,10 @@ class ClusterTopology:
         # A node that does not serve the slot replies with the right node, or that no node serves it.
         return self._slots[slot] or self.any_node()
 
+    def slot_on(self, node: object) -> int:
+        """Return the first slot that a node serves."""
+        return next((slot for slot, server in enumerate(self._slots) if server is node), 0)
+
     def any_node(self) -> StandaloneValkey:
         connected = [server for server in self.primaries if server.connected]
         return random.choice(connected or self.primaries)

@@ -129,6 +129,8 @@ def server_wait_seconds(command: Sequence[Arg]) -> float:
             return 0.0
         block = words[upper.index("BLOCK") + 1]
         return float(block) / 1000 or UNLIMITED_SECONDS
+    elif name == "WAIT":
+        return float(words[2]) / 1000 or UNLIMITED_SECONDS
     else:
         return 0.0
     return float(block) or UNLIMITED_SECONDS
