@@ -42,6 +42,7 @@ def test_every_example_parses(name: str) -> None:
 @pytest.fixture
 def environment(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A Valkey and a data directory for the commands."""
+    (tmp_path / "var").mkdir()
     monkeypatch.setenv("PLAZA_DATA_DIR", str(tmp_path / "var"))
     monkeypatch.setenv("PLAZA_VALKEY_URL", server.url)
     monkeypatch.chdir(tmp_path)
@@ -111,6 +112,10 @@ def test_errors_are_one_sentence(
 
     monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
     assert refused("users password ana", 1) == "plaza: A password must have 8 to 256 characters.\n"
+    monkeypatch.setenv("PLAZA_DATA_DIR", "missing")
+    assert f"data directory {Path.cwd()}/missing does not exist" in refused("audit", 2)
+    assert not Path("missing").exists()
+    monkeypatch.setenv("PLAZA_DATA_DIR", "var")
     assert refused("import nothing.jsonl", 2) == "plaza: nothing.jsonl is not a file.\n"
     Path("bad.jsonl").write_text('{"type": "user"}\nnonsense\n')
     printed = refused("import bad.jsonl", 1)
@@ -152,7 +157,6 @@ def test_help_imports_nothing_that_takes_long() -> None:
 
 def test_a_command_imports_only_what_it_uses(environment: Server, tmp_path: Path) -> None:
     """numpy, Alembic and a second Valkey client take 0.1 to 0.3 s of CPU each; a web server and the routes as much."""
-    (tmp_path / "var").mkdir()
     with_tables(tmp_path / "var")
     program = (
         "import sys, plaza.app; from plaza.cli import main\n"

@@ -277,6 +277,7 @@ def test_an_unreachable_valkey_is_reported_in_one_line(tmp_path: Path) -> None:
 
 
 def test_damaged_data_is_reported_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "var").mkdir()
     plaza(tmp_path / "var", "token", "ana")
     file = tmp_path / "var" / "valkey" / "appendonlydir" / "appendonly.aof.1.incr.aof"
     file.write_bytes(b"XXXX" + file.read_bytes())
@@ -320,6 +321,7 @@ def test_the_first_admin_is_created_while_a_server_runs(tmp_path: Path) -> None:
 
 def test_a_role_for_a_missing_user_is_refused_in_one_line(tmp_path: Path, server: Server) -> None:
     """Uses a configured Valkey, so that none is started."""
+    (tmp_path / "var").mkdir()
     refused = plaza(tmp_path / "var", "users", "role", "missing", "admin", PLAZA_VALKEY_URL=server.url)
     assert refused.returncode == 1
     assert "No user has this name." in one_line(refused)
@@ -327,6 +329,7 @@ def test_a_role_for_a_missing_user_is_refused_in_one_line(tmp_path: Path, server
 
 
 def test_the_server_accepts_a_token_of_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "var").mkdir()
     from plaza.core.auth import Auth
     from plaza.core.settings import Settings
 

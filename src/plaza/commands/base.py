@@ -10,6 +10,7 @@ import getpass
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from plaza.core.errors import OperatorError
 from plaza.core.settings import Settings
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ def add_command(commands: Commands, name: str, run: Run, summary: str, example: 
 
 
 def with_plaza(work: Callable[[Plaza], Awaitable[T]], *, protects_documented: bool = False) -> T:
-    """Run some work with an open Plaza, beside a running server or alone."""
+    """Run some work with an open Plaza, beside a running server or alone.
+
+    With `protects_documented` it may be the first start of Plaza, on a Valkey that another service filled.
+    """
     import asyncio
 
     from plaza.app import running
@@ -46,7 +50,7 @@ def with_plaza(work: Callable[[Plaza], Awaitable[T]], *, protects_documented: bo
 
     async def run() -> T:
         async with (
-            find_valkey(Settings.from_env()) as settings,
+            find_valkey(Settings.from_env() if protects_documented else settings_of_existing()) as settings,
             running(settings, protects_documented=protects_documented) as plaza,
         ):
             return await work(plaza)
@@ -79,6 +83,17 @@ def with_plaza_logged(
     return with_plaza(run, protects_documented=protects_documented)
 
 
+def settings_of_existing() -> Settings:
+    """The settings, for a command that needs what a server has written. Only a server creates a data directory."""
+    settings = Settings.from_env()
+    if not settings.data_dir.is_dir():
+        raise OperatorError(
+            f"The data directory {settings.data_dir.absolute()} does not exist. Set PLAZA_DATA_DIR to that of your "
+            "server; `plaza serve` creates it."
+        )
+    return settings
+
+
 def operator() -> str:
     """Return the user of the machine who runs the command, as the security log names them."""
     try:
@@ -94,7 +109,7 @@ def with_valkey(work: Callable[[Valkey], Awaitable[T]]) -> T:
     from plaza.valkey_discovery import find_valkey, open_connection
 
     async def run() -> T:
-        async with find_valkey(Settings.from_env()) as settings, open_connection(settings.valkey_url) as valkey:
+        async with find_valkey(settings_of_existing()) as settings, open_connection(settings.valkey_url) as valkey:
             return await work(valkey)
 
     return asyncio.run(run())
