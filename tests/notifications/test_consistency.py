@@ -19,7 +19,7 @@ from plaza.notifications.rebuild import NotificationRebuild
 from plaza.social.account_deletion import AccountDeletion
 from plaza.social.account_renaming import AccountRenaming
 from plaza.social.engagements import Engagements
-from plaza.social.keys import POST_LIKES
+from plaza.social.keys import POST, POST_LIKES
 from tests.notifications.conftest import NotifiedCommunity, at_most_ten, on_one_server
 
 
@@ -171,10 +171,13 @@ async def test_a_rebuild_from_source_data_gives_the_same(community: NotifiedComm
     article = {"title": "Lighthouses", "link": "https://light.example"}
     id = (await community.request("POST", "/articles", "ana", article, 201))["id"]
     await community.request("POST", f"/articles/{id}/comments", "ben", {"content": "For @cid"}, 201)
+    old = await community.post("ben", "Older than the stored events")
+    await community.redis.hset(POST(old), "created_at", 1_000)
+    await community.request("PATCH", f"/posts/{old}", "ben", {"content": "Edited now, for @cid"})
     await community.tell()
     names = ("ana", "ben", "cid")
     expected = [await snapshot(community, name) for name in names]
-    assert [len(groups) for groups in expected] == [4, 1, 3]
+    assert [len(groups) for groups in expected] == [4, 1, 4]
     for name in names:
         ids = await community.redis.zrange(NOTIFICATIONS(name), 0, -1)
         for key in [NOTIFICATION_ACTORS(name, id) for id in ids]:

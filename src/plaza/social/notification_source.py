@@ -203,16 +203,16 @@ class SocialNotifications(NotificationSource):
         for post in posts:
             group = GroupName(author, "like", f"post:{post}")
             span = ("+inf", since_ms, "BYSCORE", "REV", "LIMIT", 0, MAX_ACTORS)
-            likes, comments, (created, banned_at) = await self._valkey.batch(
+            likes, comments, (created, edited, banned_at) = await self._valkey.batch(
                 [
                     ("ZRANGE", POST_LIKES_RECENT(post), *span),
                     ("ZRANGE", POST_COMMENTS_RECENT(post), *span),
-                    ("HMGET", POST(post), "created_at", "banned_at"),
+                    ("HMGET", POST(post), "created_at", "edited_at", "banned_at"),
                 ]
             )
             found += [Activity(group, name) for name in likes]
             found += await self._texts.of_comments([{"post": post, "author": author, "comment": id} for id in comments])
-            if parse_int(created) >= since_ms:
+            if max(parse_int(created), parse_int(edited)) >= since_ms:
                 found += await self._texts.of_post(post)
             if banned_at is not None and parse_int(banned_at) >= since_ms:
                 found.append(Activity(GroupName(author, "moderation", f"post:{post}"), "@banned"))
