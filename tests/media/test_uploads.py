@@ -12,16 +12,19 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from sqlalchemy import delete, text
 
 from plaza.app import Plaza, running
 from plaza.core.auth import Actor
 from plaza.core.pictures import StoredPicture
 from plaza.core.settings import Settings
+from plaza.media.tables import PICTURES
 from plaza.media.uploads import Uploads
 from tests.http_servers import client_of, is_problem
 from tests.media.conftest import PictureUser, many, process, register, stored_files
 from tests.media.images import HTML, hostile_files, photo_with_location, picture
 from tests.servers import Server
+from tests.waiting import eventually
 
 FILES = 6  # three variants, each as WebP and JPEG
 
@@ -230,3 +233,16 @@ async def test_the_stored_bytes_of_a_user_never_exceed_the_quota(
         for id in kept:
             await ana.call("DELETE", f"/media/{id}")
         await ana.upload(picture(seed=5))
+
+
+@pytest.mark.parametrize("sql_settings", ["postgresql"], indirect=True)
+async def test_a_picture_that_is_being_deleted_cannot_be_posted(server: Server, sql_settings: Settings) -> None:
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    async with running(replace(sql_settings, valkey_url=server.url)) as plaza, client_of(plaza.app) as http:
+        ana, sql = await register(plaza, http, "ana"), plaza.core.sql
+        id = (await ana.upload())["id"]
+        async with sql.begin() as tx:
+            await tx.execute(delete(PICTURES).where(PICTURES.c.id == id))
+            posting = asyncio.create_task(ana.call("POST", "/posts", None, json={"content": "Look", "media": [id]}))
+            await eventually(lambda: sql.fetch_all(text(waiting)))
+        assert is_problem(await posting, 422, "invalid")["field"] == "media[0]"

@@ -35,6 +35,8 @@ _CLAIMED = (
     .join(CONTENTS)
     .where(PICTURES.c.id.in_(bindparam("ids", expanding=True)))
 )
+# PostgreSQL: a picture that is being deleted is waited for, and then missing.
+_CLAIMED_LOCKED = _CLAIMED.with_for_update(read=True, key_share=True, of=PICTURES)
 _OWNER = select(PICTURES.c.owner, PICTURES.c.digest).where(PICTURES.c.id == bindparam("id"))
 _USES = select(USES.c.kind, USES.c.thing).where(USES.c.picture_id == bindparam("id"))
 _USE_COUNTS = (
@@ -83,7 +85,7 @@ class PictureClaims:
         self, tx: AsyncConnection, owners: Sequence[str] | None, ids: Sequence[str], *, is_list: bool
     ) -> list[StoredPicture]:
         """Return pictures of these owners, or of any. Errors name the position in a list."""
-        found = {row.id: row for row in await tx.execute(_CLAIMED, {"ids": list(ids)})}
+        found = {row.id: row for row in await tx.execute(_CLAIMED_LOCKED, {"ids": list(ids)})}
         counts = {row.picture_id: row.uses for row in await tx.execute(_USE_COUNTS, {"ids": list(ids)})}
         for position, id in enumerate(ids):
             field = f"media[{position}]" if is_list else "media"
