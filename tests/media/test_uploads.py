@@ -209,6 +209,7 @@ async def test_the_bytes_of_uploads_in_a_day_are_limited(server: Server, tmp_pat
         client_of(plaza.app) as http,
     ):
         ana = await register(plaza, http, "ana")
+        assert is_problem(await ana.send(b""), 422, "bad_image")["detail"].startswith("It is empty.")
         is_problem(await ana.send(b"x" * 20_000), 422, "bad_image")
         is_problem(await ana.send(b"x" * 20_000), 429, "daily_uploads_used")
         is_problem(await ana.send(b"x" * 5_000), 422, "bad_image")

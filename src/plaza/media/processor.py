@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -73,6 +74,8 @@ class ImageProcessor:
         """Return the picture in all variants. Raises `BadImage` if it is refused, `Unavailable` if many are waiting."""
         if not is_installed("media"):
             raise UploadsOff("This server has nothing that decodes pictures. Its operator can install plaza[media].")
+        if not os.fstat(upload.fileno()).st_size:
+            raise _refused("It is empty. Choose another file.")
         try:
             async with asyncio.timeout(MAX_WAIT_SECONDS):
                 await self._turns.acquire()
