@@ -15,6 +15,8 @@ from plaza.core.embedded_valkey import EmbeddedValkey
 from plaza.core.errors import Unavailable
 from plaza.core.leases import LeaseHeld
 from plaza.core.settings import Settings
+from plaza.core.valkey.address import parse_url
+from plaza.core.valkey.rdb_stream import open_rdb
 from plaza.keyspace.audit import AuditReport, Audits, FailoverWatch
 from plaza.keyspace.audit.keys import AUDIT_LAST
 from plaza.social.keys import POST, POST_LIKES, USER
@@ -81,6 +83,9 @@ async def test_a_server_that_restarts_without_its_data_is_noticed(tmp_path: Path
         async with all_of_plaza(server, tmp_path) as plaza:
             watch = FailoverWatch(plaza.get(Audits), tmp_path)
             assert await watch.check() is None
+            async with open_rdb(parse_url(server.url)[0][0]) as backup:
+                assert [data async for data in backup.chunks()]
+            assert await watch.check() is None, "a backup is no failover"
             server.stop(signal.SIGKILL)
             server.start()
             (report,) = await repaired(watch)

@@ -1,8 +1,8 @@
 """Notices that a primary changed, and repairs derived data by itself.
 
 A replica that takes over may lack the last writes of its primary. What other nodes and SQL derived from them is then
-wrong. The worker compares the replication ids of all primaries with those that it stored: a promoted replica and a
-restarted server have a new one. If one is new, an audit repairs what domains declare as derived, and the ids are stored
+wrong. The worker compares the ids of all primaries with those that it stored: a promoted replica and a restarted server
+have a new one. If one is new, an audit repairs what domains declare as derived, and the ids are stored
 when it is complete. So a failover while no worker runs is noticed too, and a repair that is interrupted starts again.
 
 The embedded Valkey keeps its data when it restarts, unless the machine crashed. Its id is that of the machine's
@@ -89,7 +89,10 @@ class FailoverWatch:
         info = parse_info(str(await node.call("INFO", "server", "replication")))
         if info.get("config_file") == str(self._embedded_config):
             return f"embedded-{_BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ''}"
-        return info["master_replid"]
+        # A primary without replicas also gets a new replication id when one connects, as a backup does. Only a promoted
+        # one has a second id, that of its former primary.
+        was_promoted = info["master_replid2"].strip("0") != ""
+        return f"{info['run_id']}-{info['master_replid']}" if was_promoted else info["run_id"]
 
 
 def _show_progress(report: AuditReport) -> None:

@@ -33,8 +33,8 @@ AUDIT_PRIMARIES = Key(
     "audit:primaries",
     "hash",
     "The primaries of Valkey when derived data was last complete. A new one may have lost writes in a failover.",
-    contains="replication id → when it was first seen, Unix milliseconds",
-    element_regex="[0-9a-f]{40}|embedded-[0-9a-f-]*",
+    contains="id of a server's run, if promoted with its replication id → when first seen, Unix milliseconds",
+    element_regex="[0-9a-f]{40}(-[0-9a-f]{40})?|embedded-[0-9a-f-]*",
     value_regex="<ms>",
     read=KeyAccess.ADMIN,
 )
