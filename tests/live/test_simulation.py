@@ -110,6 +110,7 @@ def test_a_sparkline_scales_to_its_highest_value() -> None:
 
 def test_the_commands_simulate_an_audience_and_show_it(tmp_path: Path) -> None:
     data = tmp_path / "var"
+    data.mkdir()
     played = plaza(data, "live", "simulate", "--event", "keynote", "--viewers", "40", "--minutes", "3", "--speed", "0")
     assert (played.returncode, played.stdout[:9]) == (0, "40 viewer"), played.stderr
     shown = plaza(data, "live", "keynote", "--once")

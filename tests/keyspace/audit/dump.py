@@ -42,7 +42,7 @@ async def _value(redis_client: Any, name: str) -> Any:
         return await redis_client.lrange(name, 0, -1)
     if kind == "zset":
         return dict(await redis_client.zrange(name, 0, -1, withscores=True))
-    return await redis_client.get(name)
+    return await redis_client.dump(name)  # some are binary
 
 
 def assert_same(found: dict[str, Any], before: dict[str, Any]) -> None:

@@ -55,7 +55,8 @@ class Signature:
 
 def read_signature(route: Route, services: Mapping[type, Any]) -> Signature:
     """Read a handler's signature. A mistake raises `AssertionError` with the route's name, so that the start fails."""
-    return _read_signature(route, frozenset(services))
+    hints = _hints(route.handler).values()
+    return _read_signature(route, frozenset(hint for hint in hints if isinstance(hint, type) and hint in services))
 
 
 @cache  # tests start many applications with the same routes
