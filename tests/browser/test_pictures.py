@@ -100,6 +100,17 @@ def test_a_file_that_is_not_a_picture_is_explained_and_the_text_stays(windows: W
     assert window.errors.pop().startswith("Failed to load resource")  # the browser's own note of the 422 response
 
 
+def test_pictures_chosen_before_the_script_is_loaded_are_uploaded(windows: Windows) -> None:
+    window = windows()
+    held: list[Route] = []
+    window.page.route("**/composer.js*", lambda route: held.append(route))
+    page = window.sign_up("early")
+    until(lambda: page.evaluate("document.readyState") == "complete" and held)
+    page.set_input_files("#pictures", [file(30)])
+    held[0].continue_()
+    expect(page.locator("#attachments input")).to_have_count(1)
+
+
 def test_pictures_have_their_place_before_they_are_loaded(windows: Windows) -> None:
     """The sum of layout shifts is zero, although the pictures arrive late."""
     window = windows(viewport={"width": 380, "height": 800})

@@ -4,7 +4,7 @@ import { upload } from "./upload.js";
 
 export function start(form, { showMessage }) {
   const input = form.elements.file;
-  input.addEventListener("change", async () => {
+  const send = async () => {
     const [file] = input.files;
     if (!file) return;
     const progress = document.createElement("progress");
@@ -21,5 +21,7 @@ export function start(form, { showMessage }) {
       input.value = "";
       progress.remove();
     }
-  });
+  };
+  input.addEventListener("change", send);
+  send(); // what was chosen before this script was loaded
 }

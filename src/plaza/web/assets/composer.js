@@ -32,6 +32,11 @@ function addPictures(files) {
   for (const file of pictures.slice(0, room)) addPicture(file);
 }
 
+function addChosen(input) {
+  addPictures(input.files);
+  input.value = ""; // the same file can be chosen again
+}
+
 async function addPicture(file) {
   const preview = URL.createObjectURL(file);
   const row = template('<li class="attachment"><img alt=""><progress max="1" value="0"></progress></li>');
@@ -56,10 +61,9 @@ async function addPicture(file) {
 export function start(form, helpers) {
   showMessage = helpers.showMessage;
   document.addEventListener("change", ({ target }) => {
-    if (target.id !== "pictures") return;
-    addPictures(target.files);
-    target.value = ""; // the same file can be chosen again
+    if (target.id === "pictures") addChosen(target);
   });
+  addChosen(form.elements.file); // what was chosen before this script was loaded
   document.addEventListener("paste", (event) => {
     if (!composer()?.contains(event.target) || ![...event.clipboardData.files].some(isPicture)) return;
     event.preventDefault();
