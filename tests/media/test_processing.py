@@ -184,8 +184,10 @@ async def test_an_upload_that_waits_too_long_for_its_turn_is_asked_to_come_back(
     monkeypatch.setattr(processor_module, "MAX_WAIT_SECONDS", 0.01)
     processor = ImageProcessor(MAX_PIXELS, 1)
     await processor._turns.acquire()
-    with tempfile.TemporaryFile() as file, pytest.raises(Unavailable) as refused:
-        await processor.process(file, "")
+    with tempfile.TemporaryFile(buffering=0) as file:
+        file.write(picture())
+        with pytest.raises(Unavailable) as refused:
+            await processor.process(file, "")
     assert refused.value.retry_after > 1
 
 
