@@ -18,7 +18,7 @@ from plaza.challenges.recommendation.ranking import (
 
 
 def post(id: int, challenge: int, category: int, author: str, day: int = 9) -> Candidate:
-    return Candidate(id, challenge, author, day, False, category, True, 99)
+    return Candidate(day, id, challenge, author, False, category, True, 99)
 
 
 def profile(**known: Any) -> ViewerProfile:

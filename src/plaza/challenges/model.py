@@ -166,7 +166,7 @@ def is_id(text: str) -> bool:
 
 def valid_ids(texts: Iterable[str]) -> list[int]:
     """The valid ids among these texts. The audit reports the others."""
-    return [int(text) for text in texts if is_id(text)]
+    return [int(text) for text in filter(_ID.fullmatch, texts)]
 
 
 def parse_contribution(text: str | None) -> list[int]:

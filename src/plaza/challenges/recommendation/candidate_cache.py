@@ -24,10 +24,10 @@ READ_BATCH: Final = 250
 
 _CANDIDATES = (
     select(
+        POST.c.day,
         POST.c.id,
         POST.c.challenge_id,
         POST.c.username,
-        POST.c.day,
         POST.c.is_break,
         CHALLENGE.c.category,
         CHALLENGE.c.is_public,
@@ -47,11 +47,11 @@ class CandidateCache:
 
     async def get(self, ids: Collection[int]) -> list[Candidate]:
         """The candidates of these posts, without deleted ones. Cached ones need no query."""
-        missing = [id for id in ids if id not in self._cached]
+        missing = set(ids).difference(self._cached)
         for ids_to_read in chunks(missing, READ_BATCH):
             for row in await self._sql.fetch_all(_CANDIDATES, ids=ids_to_read):
                 self._cached[row.id] = Candidate._make(row)
-        found = [self._cached[id] for id in ids if id in self._cached]
+        found = [candidate for candidate in map(self._cached.get, ids) if candidate is not None]
         if len(self._cached) > MAX_CACHED:  # the first inserted are roughly the oldest posts
             for id in list(islice(self._cached, len(self._cached) - MAX_CACHED + MAX_CACHED // 10)):
                 del self._cached[id]

@@ -24,7 +24,7 @@ class NeighbourCache:
     def __init__(self, valkey: Valkey) -> None:
         self._valkey = valkey
         self._cached: dict[int, bytes | None] = {}
-        self._model: bytes | None = None
+        self._model: str | None = None
         self._expires = 0.0
 
     async def read(self, ids: Sequence[int]) -> list[bytes | None]:
@@ -47,9 +47,12 @@ class NeighbourCache:
         self._cached = {}
         self._expires = monotonic() + MAX_AGE_SECONDS
 
-    async def _fetch(self, ids: Sequence[int]) -> tuple[bytes | None, dict[int, bytes | None]]:
+    async def _fetch(self, ids: Sequence[int]) -> tuple[str | None, dict[int, bytes | None]]:
         """The model's description and the neighbours of these challenges, from Valkey."""
+        model_command = ("HGET", DB_CURSOR(COUNTS), "model")
+        if not ids:  # on the connection of other commands, and sent together with them
+            return await self._valkey.call(*model_command), {}
         model, *values = await self._valkey.batch(
-            [("HGET", DB_CURSOR(COUNTS), "model"), *(("GET", CLG_NEIGHBOURS(id)) for id in ids)], raw=True
+            [model_command, *(("GET", CLG_NEIGHBOURS(id)) for id in ids)], raw=True
         )
-        return model, dict(zip(ids, values, strict=True))
+        return None if model is None else model.decode(errors="replace"), dict(zip(ids, values, strict=True))

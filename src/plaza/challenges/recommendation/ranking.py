@@ -12,14 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, cycle, islice
-from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
 from plaza.challenges.model import CATEGORIES, CATEGORY_NAMES
 
 T = TypeVar("T")
-
-_AGE: Final = attrgetter("day", "id")
 
 # The document's rule: the three categories with most days.
 TOP_CATEGORIES: Final = 3
@@ -41,12 +38,12 @@ TURNS: Final = (("new",), ("category",), ("similar",), ("challenge",), ("popular
 
 
 class Candidate(NamedTuple):
-    """The immutable columns of a post and its challenge; `username` may be outdated."""
+    """The immutable columns of a post and its challenge, sorted by age; `username` may be outdated."""
 
+    day: int
     id: int
     challenge_id: int
     username: str
-    day: int
     is_break: bool
     category: int
     is_public: bool
@@ -107,7 +104,7 @@ class CandidateSelector:
         self._profile = profile
         self._can_be_shown = can_be_shown
         shown, popular = profile.shown, profile.popular
-        recent = sorted(posts, key=_AGE, reverse=True)
+        recent = sorted(posts, reverse=True)
         if shown:
             recent.sort(key=lambda post: shown.get(post.id, NEVER_SHOWN)[0])
         categories: dict[int, list[Candidate]] = {category: [] for category in profile.least_tracked}

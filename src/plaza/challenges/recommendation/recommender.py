@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import BindParameter, CompoundSelect, bindparam, exists, func, select, union_all
+from sqlalchemy import BindParameter, CompoundSelect, bindparam, desc, exists, func, literal, select, union_all
 
 from plaza.challenges.keys import (
     CLG_POPULAR,
@@ -70,14 +70,17 @@ _REACTED = (
     .group_by(REACTION.c.challenge_id)
     .subquery()
 )
-_ONGOING = (
-    select(CHALLENGE.c.id, CHALLENGE.c.title).where(CHALLENGE.c.ends_day > bindparam("today")).limit(MAX_OWN_CHALLENGES)
-)
-# Ongoing challenges in which the viewer takes part, by action, newest first.
-_OWN: Final = {
-    "reacted in": _ONGOING.join(_REACTED, _REACTED.c.challenge_id == CHALLENGE.c.id).order_by(_REACTED.c.last.desc()),
-    "joined": _ONGOING.join(MEMBER).where(MEMBER.c.username == _VIEWER).order_by(MEMBER.c.id.desc()),
+_ONGOING = select(CHALLENGE.c.id, CHALLENGE.c.title).where(CHALLENGE.c.ends_day > bindparam("today"))
+# Ongoing challenges in which the viewer takes part, by action; `last` orders them.
+_BY_ACTION: Final = {
+    "reacted in": _ONGOING.add_columns(_REACTED.c.last).join(_REACTED, _REACTED.c.challenge_id == CHALLENGE.c.id),
+    "joined": _ONGOING.add_columns(MEMBER.c.id.label("last")).join(MEMBER).where(MEMBER.c.username == _VIEWER),
 }
+_NEWEST_OWN = [
+    part.add_columns(literal(action).label("action")).order_by(desc("last")).limit(MAX_OWN_CHALLENGES).subquery()
+    for action, part in _BY_ACTION.items()
+]
+_OWN = union_all(*map(select, _NEWEST_OWN)).order_by(desc("last"))
 _OF_OTHERS = (
     POST.c.username != _VIEWER,
     ~exists().where(REACTION.c.post_id == POST.c.id, REACTION.c.username == _VIEWER),
@@ -208,16 +211,12 @@ class Recommender:
         return commands
 
     async def _own_challenges(self, name: str, today: int) -> list[OwnChallenge]:
-        """The viewer's ongoing challenges: the newest reacted in and the newest joined, alternating. Two queries."""
-        found = [
-            [
-                OwnChallenge(row.id, row.title, action)
-                for row in await self._sql.fetch_all(statement, viewer=name, today=today)
-            ]
-            for action, statement in _OWN.items()
-        ]
+        """The viewer's ongoing challenges: the newest reacted in and the newest joined, alternating. One query."""
+        found: dict[str, list[OwnChallenge]] = {action: [] for action in _BY_ACTION}
+        for row in await self._sql.fetch_all(_OWN, viewer=name, today=today):
+            found[row.action].append(OwnChallenge(row.id, row.title, row.action))
         own: dict[int, OwnChallenge] = {}
-        for challenge in round_robin(found):
+        for challenge in round_robin(list(found.values())):
             own.setdefault(challenge.id, challenge)
         return list(own.values())[:MAX_OWN_CHALLENGES]
 
