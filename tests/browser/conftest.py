@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+from tests.browser.community import BrowserCommunity, Windows
 from tests.http_servers import serving
 from tests.timeouts import TIME_LIMIT_MS, TIME_LIMIT_SECONDS
 
@@ -25,6 +26,15 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=TIME_LIMIT_MS)
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def windows(browser: Browser, plaza: BrowserCommunity) -> Iterator[Windows]:
+    """Opens windows for the module's `plaza`, and closes them and checks their errors."""
+    windows = Windows(browser, plaza.url)
+    yield windows
+    for window in windows.all:
+        window.close()
 
 
 class ServedApp:

@@ -13,9 +13,9 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
-from tests.browser.community import PASSWORD, BrowserCommunity, BrowserWindow, community
+from tests.browser.community import PASSWORD, BrowserCommunity, Windows, community
 from tests.processes import until
 from tests.timeouts import TIME_LIMIT_SECONDS
 
@@ -30,26 +30,6 @@ OPEN_DETAILS = "for (const details of document.querySelectorAll('details')) deta
 def plaza(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserCommunity]:
     with community(tmp_path_factory.mktemp("pages") / "var") as plaza:
         yield plaza
-
-
-class Windows:
-    """Opens browser windows. The fixture closes them and checks their errors."""
-
-    def __init__(self, browser: Browser, url: str) -> None:
-        self._browser, self._url = browser, url
-        self.all: list[BrowserWindow] = []
-
-    def __call__(self, **options: Any) -> BrowserWindow:
-        self.all.append(BrowserWindow(self._browser, self._url, **options))
-        return self.all[-1]
-
-
-@pytest.fixture
-def windows(browser: Browser, plaza: BrowserCommunity) -> Iterator[Windows]:
-    windows = Windows(browser, plaza.url)
-    yield windows
-    for window in windows.all:
-        window.close()
 
 
 def pressed(page: Page, name: str) -> Any:
@@ -295,13 +275,13 @@ def test_everything_works_without_javascript(windows: Windows, plaza: BrowserCom
     expect(page.get_by_role("link", name="Sign in").first).to_be_visible()
 
 
-def test_the_first_paint_of_explore_takes_three_requests(windows: Windows) -> None:
+def test_the_first_paint_of_explore_takes_five_requests(windows: Windows) -> None:
     window = windows()
     response = window.page.goto("/app")
     assert response is not None
     kinds = [re.sub(r".*/|[?].*", "", url) for url in window.requests if not url.startswith("data:")]
-    assert kinds[:3] == ["app", "app.css", "app.js"]
-    assert set(kinds[3:]) <= {"root.js", "updates.js", "event-stream.js", "stream"}, "what changes is loaded afterwards"
+    assert sorted(kinds[:5]) == ["app", "app.css", "app.js", "figtree.woff2", "newsreader.woff2"]
+    assert set(kinds[5:]) <= {"root.js", "updates.js", "event-stream.js", "stream"}, "what changes is loaded afterwards"
     assert len(response.body()) < 100_000
 
 

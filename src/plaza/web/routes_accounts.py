@@ -29,9 +29,9 @@ page = PageRoutes()
 
 
 @page.get("/assets/{version}/{name}", access=PUBLIC, limit=None)
-async def asset(version: str, name: str) -> Response[bytes]:
-    """Get a style sheet or script of the pages."""
-    return assets.serve_asset(version, name)
+async def asset(request: Request, version: str, name: str) -> Response[bytes]:
+    """Get a style sheet, script or font of the pages."""
+    return assets.serve_asset(version, name, request.headers.get("accept-encoding", ""))
 
 
 @page.get("/avatars/{username}", access=PUBLIC, limit=None, media_type="image/svg+xml")

@@ -18,10 +18,10 @@ _SECURITY = (
     (b"x-content-type-options", b"nosniff"),
 )
 
-# For Plaza's pages: only scripts, styles and requests of the same origin.
+# For Plaza's pages: only scripts, styles, fonts and requests of the same origin.
 PAGE_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 # For pages that show avatars and pictures of users, which may be on other hosts.
 # `blob:` is for previews of files that the user has just chosen.
