@@ -17,6 +17,9 @@ from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.keyspace.audit import AUDIT, Audits
 from plaza.shop.checkout import Checkout
+from plaza.shop.items import Items
+from plaza.shop.model import ItemChange, OrderChange
+from plaza.shop.order_desk import OrderDesk
 from plaza.social.jsonl_import import BadLine, ImportProgress, JsonlImporter
 from plaza.social.model import Profile
 from plaza.social.users import Users
@@ -39,7 +42,9 @@ async def add_what_the_sample_lacks(plaza: Plaza, community: SampleCommunity) ->
     await plaza.get(Users).suspend(ADMIN, "dora", on=True)
     await plaza.get(Users).update_profile(actor("ben"), "ben", Profile(bio="Hi", email="ben@example.org", ssn="123"))
     await plaza.get(Checkout).check_out(community.guest)
-    await plaza.get(Checkout).check_out(community.token)
+    _, order = await plaza.get(Checkout).check_out(community.token)
+    await plaza.get(OrderDesk).change(order.id, OrderChange(state="paid", note="Call first."))
+    await plaza.get(Items).change(order.items[0].id, ItemChange(withdrawn=True))
 
 
 async def exported(plaza: Plaza, file: Path, *, private: bool = False) -> bytes:

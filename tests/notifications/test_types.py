@@ -200,6 +200,11 @@ async def test_customers_are_told_of_orders(community: NotifiedCommunity) -> Non
     await community.told_soon("ana", ("order", str(order), [], 1))
     (told,) = await community.told("ana")
     assert (told["action"], told["subject"]["text"]) == ("placed", f"Order {order}: 39.80")
+    key = {"x-api-key": API_KEY}
+    await community.request("POST", "/notifications/read", "ana", {"ids": [told["id"]]})
+    await community.http.patch(f"/admin/orders/{order}", json={"state": "paid"}, headers=key)
+    await community.told_soon("ana", ("order", str(order), [], 1), ("order", str(order), [], 1))
+    assert [each["action"] for each in await community.told("ana")] == ["paid", "placed"]
 
 
 async def test_the_audit_repairs_what_differs_from_source_data(community: NotifiedCommunity, working: None) -> None:

@@ -33,7 +33,7 @@ from plaza.notifications.model import NotificationId
 from plaza.notifications.recorder import Recorder
 from plaza.reports.model import ReportId
 from plaza.sessions.model import SessionId
-from plaza.shop.model import ItemId
+from plaza.shop.model import ItemId, OrderId
 from plaza.social.model import CommentId, PostId
 from plaza.webhooks.cloud_events import OutgoingEvent
 from plaza.webhooks.delivery_queue import DeliveryQueue
@@ -249,6 +249,11 @@ async def put_item_in_cart(sample: SampleObjects) -> None:
     await sample.send("PUT", f"/shop/cart/items/{await create_item(sample)}", {"qty": 2})
 
 
+async def create_order(sample: SampleObjects) -> Any:
+    await put_item_in_cart(sample)
+    return (await sample.send("POST", "/shop/checkout"))["id"]
+
+
 async def start_session(sample: SampleObjects) -> Any:
     return (await sample.send("POST", "/shop/session"))["id"]
 
@@ -303,6 +308,7 @@ SAMPLES: dict[Any, Callable[[SampleObjects], Awaitable[Any]]] = {
     example_of(EventId): create_event,
     example_of(LiveSessionId): name_session,
     example_of(ItemId): create_item,
+    example_of(OrderId): create_order,
     example_of(SessionId): start_session,
     example_of(NotificationId): create_notification,
     example_of(ReportId): create_report,

@@ -37,10 +37,12 @@ from plaza.sessions.session_store import SessionStore
 from plaza.sessions.sign_in import SignIn
 from plaza.shop.carts import Carts
 from plaza.shop.checkout import Checkout
+from plaza.shop.item_desk import ItemDesk
 from plaza.shop.item_pages import Storefront
 from plaza.shop.items import Items, row_loader
 from plaza.shop.library import LIBRARY, SESSION_DATA
 from plaza.shop.model import Item, NewItem
+from plaza.shop.order_desk import OrderDesk
 from plaza.shop.order_history import OrderHistory
 from plaza.shop.personal_data import ShopPersonalData
 from plaza.shop.row_schedules import RowSchedules
@@ -95,6 +97,8 @@ class Shop:
     views: Views
     carts: Carts
     orders: OrderHistory
+    order_desk: OrderDesk
+    item_desk: ItemDesk
     checkout: Checkout
     row_schedules: RowSchedules
     storefront: Storefront
@@ -138,7 +142,7 @@ def assemble(
     sessions = Sessions(finder)
     rows, pages = RowCache(functions, row_loader(sql), clock=clock), PageCache(functions, clock=clock)
     items = Items(sql, rows, pages.purge, clock)
-    orders = OrderHistory(sql)
+    orders, order_desk = OrderHistory(sql), OrderDesk(sql, items, clock)
     checkout = Checkout(sql, finder, items, orders, clock)
     item_views = ItemViews(functions, clock)
     return Shop(
@@ -155,10 +159,12 @@ def assemble(
         views=Views(finder, items, item_views, Snapshots(functions.valkey, clock)),
         carts=Carts(finder, items),
         orders=orders,
+        order_desk=order_desk,
+        item_desk=ItemDesk(sql, items, clock),
         checkout=checkout,
         row_schedules=RowSchedules(functions, items, clock),
         storefront=Storefront(items, pages),
-        personal_data=ShopPersonalData(sessions, orders),
+        personal_data=ShopPersonalData(sessions, orders, order_desk),
     )
 
 

@@ -26,7 +26,7 @@ def same(found: Any, expected: Any) -> bool:
 
 async def test_the_examples_of_the_guide_are_true(web: httpx.AsyncClient) -> None:
     examples = EXAMPLE.findall(GUIDE.read_text())
-    assert len(examples) == GUIDE.read_text().count("```http") == 4
+    assert len(examples) == GUIDE.read_text().count("```http") == 6
     for method, path, who, body, expected in examples:
         answer = await web.request(method, path, content=body, headers=KEY if who else {})
         assert same(answer.json(), json.loads(expected)), (method, path, answer.text)

@@ -313,7 +313,8 @@ async def test_a_renamed_user_keeps_cart_and_orders(shop: Shop, create_item: Cre
     for _ in range(2):
         await shop.personal_data.rename("ana", "anna")
     after = await shop.personal_data.export("anna")
-    assert after == {**before, "sessions": []}
+    moved = [{**order, "customer": "anna"} for order in before["orders"]]
+    assert after == {**before, "orders": moved, "sessions": []}
     assert await shop.personal_data.export("ana") == {"cart": {}, "sessions": [], "orders": []}
     assert (await shop.sessions.visit(token)).new
     assert await redis_client.hlen(LOGIN_TOKENS()) == 0

@@ -10,7 +10,7 @@ from msgspec import Meta
 from plaza.community.challenge_records import RowId
 from plaza.community.records import RowRecords, TablePart
 from plaza.core.sql import Sql
-from plaza.shop.model import hundredths, price_text
+from plaza.shop.model import OrderState, hundredths, price_text
 from plaza.shop.tables import ITEMS, LINES, ORDERS
 from plaza.social.model import Millis
 
@@ -25,6 +25,7 @@ class _ItemRecord(msgspec.Struct, forbid_unknown_fields=True):
     description: str
     price: PriceText
     qty: Quantity
+    withdrawn_ms: Millis | None = None
 
 
 class _OrderRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -32,6 +33,12 @@ class _OrderRecord(msgspec.Struct, forbid_unknown_fields=True):
     buyer: Annotated[str, Meta(max_length=60)]
     created_ms: Millis
     total: PriceText
+    state: OrderState = "placed"
+    note: str | None = None
+    paid_ms: Millis | None = None
+    shipped_ms: Millis | None = None
+    done_ms: Millis | None = None
+    cancelled_ms: Millis | None = None
 
 
 class _OrderLineRecord(msgspec.Struct, forbid_unknown_fields=True):

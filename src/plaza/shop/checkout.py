@@ -225,7 +225,8 @@ async def _take_all(tx: AsyncConnection, cart: str, quantities: dict[int, int]) 
         row = await _take_stock(tx, item, quantities[item])
         if row is None:
             await _refuse_ordered(tx, cart)
-            left = (await tx.execute(select(ITEMS.c.qty).where(ITEMS.c.id == item))).scalar() or 0
+            is_sold = (ITEMS.c.id == item) & ITEMS.c.withdrawn_ms.is_(None)
+            left = (await tx.execute(select(ITEMS.c.qty).where(is_sold))).scalar() or 0
             detail = "There is not enough of an item left. Reduce its quantity."
             raise OutOfStock(detail, id=item, wanted=quantities[item], left=left)
         sold.append((row, quantities[item]))
@@ -242,7 +243,7 @@ async def _take_stock(tx: AsyncConnection, item: int, qty: int) -> Any:
     """Take pieces of an item out of stock. Return its row as it is then, or None if there are not enough."""
     statement = (
         update(ITEMS)
-        .where(ITEMS.c.id == item, ITEMS.c.qty >= qty)
+        .where(ITEMS.c.id == item, ITEMS.c.qty >= qty, ITEMS.c.withdrawn_ms.is_(None))
         .values(qty=ITEMS.c.qty - qty, version=ITEMS.c.version + 1)
         .returning(ITEMS)
     )

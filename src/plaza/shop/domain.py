@@ -17,16 +17,18 @@ from plaza.sessions.session_cache import SessionCache
 from plaza.sessions.session_finder import SessionFinder
 from plaza.sessions.session_store import SessionStore
 from plaza.sessions.sign_in import SignIn
-from plaza.shop import jobs, routes
+from plaza.shop import jobs, routes, routes_operator
 from plaza.shop.carts import Carts
 from plaza.shop.checkout import Checkout
 from plaza.shop.events import EVENTS
 from plaza.shop.invariants import INVARIANTS
+from plaza.shop.item_desk import ItemDesk
 from plaza.shop.item_pages import Storefront
 from plaza.shop.item_pictures import ItemPictures
 from plaza.shop.items import Items, row_loader
 from plaza.shop.library import LIBRARY, SESSION_DATA
 from plaza.shop.notification_source import OrderNotifications
+from plaza.shop.order_desk import OrderDesk
 from plaza.shop.order_history import OrderHistory
 from plaza.shop.personal_data import PERSONAL_KEYS, ShopPersonalData
 from plaza.shop.row_schedules import RowSchedules
@@ -46,7 +48,7 @@ def build(core: Core) -> Parts:
     sessions = Sessions(finder, core.provided.account_log)
     rows, pages = RowCache(core.functions, row_loader(core.sql)), PageCache(core.functions)
     items = Items(core.sql, rows, pages.purge, core.clock, core.provided.pictures)
-    orders = OrderHistory(core.sql)
+    orders, order_desk = OrderHistory(core.sql), OrderDesk(core.sql, items, core.clock)
     checkout = Checkout(core.sql, finder, items, orders, core.clock)
     item_views = ItemViews(core.functions, core.clock)
     services = [
@@ -58,6 +60,8 @@ def build(core: Core) -> Parts:
         Carts(finder, items),
         checkout,
         orders,
+        order_desk,
+        ItemDesk(core.sql, items, core.clock),
         RowSchedules(core.functions, items, core.clock),
         Storefront(items, pages),
     ]
@@ -66,11 +70,18 @@ def build(core: Core) -> Parts:
         Provided(sessions=sessions, picture_hosts={ITEM: ItemPictures(core.sql, items)}),
         timers=[*session_jobs.timers(sessions), *jobs.timers(item_views)],
         worker_loops={"shop.rows": rows.worker.copy_due},
-        personal_data=ShopPersonalData(sessions, orders),
+        personal_data=ShopPersonalData(sessions, orders, order_desk),
         personal_keys=PERSONAL_KEYS,
         notification_sources=[OrderNotifications(core.sql)],
         search_sources=[ItemSearch(core.sql, items)],
     )
 
 
-DOMAIN = Domain(LIBRARY, [session_routes.route, routes.route], build, INVARIANTS, EVENTS, requires=["caching"])
+DOMAIN = Domain(
+    LIBRARY,
+    [session_routes.route, routes.route, routes_operator.route],
+    build,
+    INVARIANTS,
+    EVENTS,
+    requires=["caching"],
+)

@@ -37,14 +37,41 @@ class OrderedItem(Struct, forbid_unknown_fields=True):
     qty: Annotated[int, Meta(description="Ordered pieces.")]
 
 
-class OrderPlaced(EventData):
-    """A customer placed an order, and the stock was taken."""
-
-    type: ClassVar[str] = "order.placed"
+class OrderEvent(EventData):
     subject: ClassVar[str] = "order"
     order: Annotated[int, Meta(description="Id of the order.")]
     username: Annotated[str | None, Meta(description="The customer's username; null for a guest.")]
+
+
+class OrderPlaced(OrderEvent):
+    """A customer placed an order, and the stock was taken."""
+
+    type: ClassVar[str] = "order.placed"
     items: Annotated[list[OrderedItem], Meta(description="What was ordered.")]
 
 
-EVENTS = (ItemCreated, ItemUpdated, OrderPlaced)
+class OrderPaid(OrderEvent):
+    """An order was paid."""
+
+    type: ClassVar[str] = "order.paid"
+
+
+class OrderShipped(OrderEvent):
+    """An order was shipped."""
+
+    type: ClassVar[str] = "order.shipped"
+
+
+class OrderDone(OrderEvent):
+    """An order was completed."""
+
+    type: ClassVar[str] = "order.done"
+
+
+class OrderCancelled(OrderEvent):
+    """An order was cancelled, and its items are in stock again."""
+
+    type: ClassVar[str] = "order.cancelled"
+
+
+EVENTS = (ItemCreated, ItemUpdated, OrderPlaced, OrderPaid, OrderShipped, OrderDone, OrderCancelled)

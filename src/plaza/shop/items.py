@@ -42,12 +42,13 @@ Purge = Callable[[str], Awaitable[object]]
 
 # The name of the list in its cursors.
 _LIST = "shop items"
-_NEWEST_IDS = newest_ids(ITEMS.c.id)
-_BY_IDS = select(ITEMS).where(ITEMS.c.id.in_(bindparam("ids", expanding=True)))
+_IS_SOLD = ITEMS.c.withdrawn_ms.is_(None)
+_NEWEST_IDS = newest_ids(ITEMS.c.id, _IS_SOLD)
+_BY_IDS = select(ITEMS).where(ITEMS.c.id.in_(bindparam("ids", expanding=True)), _IS_SOLD)
 
 
 def row_loader(sql: Sql) -> LoadRows:
-    """Return the function that loads items for the row cache."""
+    """Return the function that loads items for the row cache. A withdrawn item has no row."""
 
     async def load(ids: Sequence[str]) -> dict[str, RowData]:
         # Other services may schedule rows too. An id that is not a number must not break the query for the others.
@@ -105,6 +106,8 @@ class Items:
     async def change(self, id: int, change: ItemChange, actor: Actor = API) -> Item:
         """Change an item, its cached row and its pages."""
         columns = change.columns()
+        if change.withdrawn is not UNSET:
+            columns["withdrawn_ms"] = self._clock.now_ms() if change.withdrawn else None
         if not columns and change.media is UNSET:
             return await self.read(id)
         async with self._sql.begin() as tx:
@@ -113,12 +116,17 @@ class Items:
             statement = update(ITEMS).where(ITEMS.c.id == id).values(version=ITEMS.c.version + 1, **columns)
             row = (await tx.execute(statement.returning(ITEMS))).one_or_none()
             if row is None:
-                raise _not_found(id)
+                raise item_not_found(id)
             await self._add_use(tx, id, change.media or [])
             await add_events(tx, STREAM, [ItemUpdated(id)], self._clock.now_ms())
+        return await self.publish(row)
+
+    async def publish(self, row: Any) -> Item:
+        """Update the caches of an item that was changed in SQL, and return it."""
         data = row_data(row)
-        await self.refresh([data])
-        return msgspec.convert(data, Item)
+        is_sold = row.withdrawn_ms is None
+        await self._update_caches(row.id, self.rows.put(str(row.id), data if is_sold else None))
+        return item_from(row)
 
     async def _adopt(self, tx: AsyncConnection, actor: Actor, ids: Sequence[str]) -> str | None:
         """Take pictures for an item, and return them as they are stored with it."""
@@ -149,7 +157,7 @@ class Items:
         """Return an item without counting a view. One round trip, or none if this process has cached it."""
         item = await self._from_row(str(id), await self.rows.get(str(id)))
         if item is None:
-            raise _not_found(id)
+            raise item_not_found(id)
         return item
 
     async def read_many(self, ids: Sequence[str]) -> list[Item | None]:
@@ -210,10 +218,16 @@ def _foreign_item(id: str, row: CachedRow) -> Item | None:
     return None
 
 
+def item_from(row: Any) -> Item:
+    """Return the item of a row in SQL."""
+    item = msgspec.convert(row_data(row), Item)
+    return item if row.withdrawn_ms is None else msgspec.structs.replace(item, withdrawn=True)
+
+
 def page_tag(id: int | str) -> str:
     """Return the tag of the pages that show an item."""
     return f"item-{id}"
 
 
-def _not_found(id: int) -> NotFound:
+def item_not_found(id: int) -> NotFound:
     return NotFound("There is no item with this id.", id=id)

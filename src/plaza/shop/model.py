@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from plaza.core.errors import Conflict, Invalid
-from plaza.core.paging import Pagination
+from plaza.core.paging import Page, Pagination
 from plaza.core.pictures import Picture, PictureId
 from plaza.core.sequences import pairs
 from plaza.core.validation_messages import described_pattern
 
 MAX_QUANTITY: Final = 999
+MAX_STOCK: Final = 1_000_000_000
 # It bounds the work of one Lua function.
 MAX_LINES: Final = 100
 # Merged carts may be longer, so that a login loses nothing.
@@ -28,7 +29,7 @@ MAX_PICTURES: Final = 4
 MAX_CHANGE_BATCHES: Final = 5
 
 ItemId = Annotated[int, Meta(ge=1, lt=10**16, description="Id of an item.", examples=[4042])]
-OrderId = Annotated[int, Meta(ge=1, lt=2**31, description="Number of an order.", examples=[7])]
+OrderId = Annotated[int, Meta(ge=1, lt=2**31, description="Number of an order.", examples=[5021])]
 _PRICE_TEXT: Final = r"[0-9]{1,10}(\.[0-9]{1,2})?"
 # The most expensive cart: every line of a merged cart at the highest price and quantity.
 _TOTAL_TEXT: Final = r"[0-9]{1,16}(\.[0-9]{1,2})?"
@@ -39,12 +40,14 @@ _TOTAL: Final = described_pattern("Invalid total. Use the total of the cart, suc
 # Line breaks and tabs, but no other control characters: PostgreSQL cannot store NUL.
 _TEXT: Final = described_pattern("Invalid text. Remove the control characters", r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$")
 Price = Annotated[str, Meta(pattern=_PRICE, description="A decimal as text, such as `19.90`.")]
-Stock = Annotated[int, Meta(ge=0, le=1_000_000_000, description="Number of pieces in stock.")]
+Stock = Annotated[int, Meta(ge=0, le=MAX_STOCK, description="Number of pieces in stock.")]
+StockDelta = Annotated[int, Meta(ge=-MAX_STOCK, le=MAX_STOCK, description="Pieces to add; below 0, to remove.")]
 Quantity = Annotated[int, Meta(ge=0, le=MAX_QUANTITY, description="1 to 999; 0 removes.")]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Description = Annotated[str, Meta(max_length=10_000, pattern=_TEXT)]
 
 
+OrderState = Literal["placed", "paid", "shipped", "done", "cancelled"]
 ItemMedia = Annotated[
     list[PictureId], Meta(max_length=MAX_PICTURES, description="Ids of uploaded pictures; the first is shown in lists.")
 ]
@@ -53,6 +56,20 @@ ItemMedia = Annotated[
 _ITEM_ID = re.compile(r"[1-9][0-9]{0,15}")
 _QUANTITY = re.compile(r"[1-9][0-9]{0,8}")
 _STORED_PRICE = re.compile(_PRICE_TEXT)
+
+
+# The states that follow each state. Shipped goods do not come back to the stock by themselves.
+NEXT_STATES: Final[Mapping[OrderState, tuple[OrderState, ...]]] = {
+    "placed": ("paid", "cancelled"),
+    "paid": ("shipped", "cancelled"),
+    "shipped": ("done",),
+    "done": (),
+    "cancelled": (),
+}
+
+
+class WrongOrderState(Conflict):
+    title, code = "The order is in another state", "wrong_state"
 
 
 class OutOfStock(Conflict):
@@ -96,13 +113,15 @@ class ItemChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     price: Price | UnsetType = UNSET
     qty: Stock | UnsetType = UNSET
     media: ItemMedia | UnsetType = UNSET
+    withdrawn: Annotated[bool, Meta(description="Not sold or listed any more.")] | UnsetType = UNSET
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns to change, without its pictures."""
+        """Return the columns to change, without its pictures and whether it is withdrawn."""
         values: dict[str, Any] = {
             name: value for name, value in msgspec.structs.asdict(self).items() if value is not UNSET
         }
-        values.pop("media", None)
+        for name in ("media", "withdrawn"):
+            values.pop(name, None)
         if "price" in values:
             values["price"] = hundredths(values["price"])
         if "name" in values:
@@ -124,11 +143,25 @@ class Item(msgspec.Struct, frozen=True):
     version: int
     stale: bool = False
     media: list[Picture] | UnsetType = UNSET  # absent if it has none
+    withdrawn: bool | UnsetType = UNSET  # absent while it is sold
 
 
 class ItemsPage(msgspec.Struct, frozen=True):
     items: list[Item]
     pagination: Pagination
+
+
+class StockChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Pieces that were added to the stock, or removed from it. Sales at the same time count too."""
+
+    delta: StockDelta
+
+
+class StockHistoryEntry(msgspec.Struct, frozen=True):
+    """A change of an item's stock by an operator. `at` is in Unix seconds."""
+
+    delta: int
+    at: float
 
 
 class NewQuantity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -168,11 +201,49 @@ class Order(msgspec.Struct, frozen=True):
     created_at: float
     items: list[OrderLine]
     total: str
+    state: OrderState = "placed"
 
 
 class OrdersPage(msgspec.Struct, frozen=True):
     orders: list[Order]
     pagination: Pagination
+
+
+class OperatorOrder(msgspec.Struct, frozen=True):
+    """An order as operators see it. `customer` is null for a guest. Times are Unix seconds; null before the state."""
+
+    id: int
+    created_at: float
+    customer: str | None
+    items: list[OrderLine]
+    total: str
+    state: OrderState
+    note: str
+    paid_at: float | None
+    shipped_at: float | None
+    done_at: float | None
+    cancelled_at: float | None
+
+
+class OperatorOrdersPage(msgspec.Struct, frozen=True):
+    orders: list[OperatorOrder]
+    pagination: Pagination
+
+
+class OrdersQuery(Page, frozen=True, kw_only=True):
+    """The query parameters of the operators' list of orders."""
+
+    state: Annotated[OrderState, Meta(description="Only orders in this state.")] | None = None
+    customer: Annotated[str, Meta(max_length=60, description="Only orders of this user.", examples=["ana"])] | None = (
+        None
+    )
+
+
+class OrderChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A change of an order. A missing field stays as it is."""
+
+    state: OrderState | UnsetType = UNSET
+    note: Annotated[str, Meta(max_length=2_000, pattern=_TEXT, description="For operators.")] | UnsetType = UNSET
 
 
 class NewDelay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""The shop's part of notifications: a customer's order was placed."""
+"""The shop's part of notifications: a customer's order was placed, and came to another state."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ from plaza.core.events import Event
 from plaza.core.notification_source import Absence, Activity, GroupName, NotificationSource, NotificationSubject
 from plaza.core.search_source import SCAN_BATCH
 from plaza.core.sql import Sql
-from plaza.shop.events import OrderPlaced
+from plaza.shop.events import OrderCancelled, OrderDone, OrderPaid, OrderPlaced, OrderShipped
 from plaza.shop.model import price_text
 from plaza.shop.tables import ORDERS
 
-_PLACED: Final = "@placed"
+# What happened to an order, and the column with its time.
+_TIMES: Final = {
+    "@placed": "created_ms",
+    "@paid": "paid_ms",
+    "@shipped": "shipped_ms",
+    "@done": "done_ms",
+    "@cancelled": "cancelled_ms",
+}
 _USER: Final = "user:"
 
 
@@ -24,22 +31,23 @@ class OrderNotifications(NotificationSource):
 
     stream: Final = "shop"
     kinds: Final = ("order",)
-    events: Final = (OrderPlaced,)
+    events: Final = (OrderPlaced, OrderPaid, OrderShipped, OrderDone, OrderCancelled)
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
     async def activities(self, events: Sequence[Event]) -> list[Activity]:
-        """Return the orders of users. One statement."""
-        orders = await self._orders([int(event.data["order"]) for event in events])
-        return _placed(list(orders.values()))
+        """Return what happened to the orders of users. One statement."""
+        told = [(int(event.data["order"]), f"@{event.type.removeprefix('order.')}") for event in events]
+        orders = await self._orders([id for id, _ in told])
+        return [_activity(orders[id], action) for id, action in told if id in orders and _is_of_user(orders[id])]
 
     async def times(self, activities: Sequence[Activity]) -> list[int | None]:
-        """Return when orders were placed. One statement."""
+        """Return when orders were placed, paid, and so on. One statement."""
         orders = await self._orders([_order_id(one.group.subject) for one in activities])
         found = [(one, orders.get(_order_id(one.group.subject))) for one in activities]
         return [
-            int(row.created_ms) if row is not None and row.buyer == _USER + one.group.recipient else None
+            getattr(row, _TIMES.get(one.actor, ""), None) if row is not None and _is_buyer(row, one) else None
             for one, row in found
         ]
 
@@ -51,7 +59,7 @@ class OrderNotifications(NotificationSource):
         return [_described(orders.get(_order_id(subject))) for _, subject in subjects]
 
     async def all_activities(self, since_ms: int) -> AsyncIterator[Sequence[Activity]]:
-        """Yield the orders since a time."""
+        """Yield what happened to the orders since a time."""
         last = 0
         while rows := await self._sql.fetch_all(
             select(ORDERS)
@@ -60,19 +68,33 @@ class OrderNotifications(NotificationSource):
             .limit(SCAN_BATCH)
         ):
             last = rows[-1].id
-            yield _placed(rows)
+            yield _activities(rows)
 
     async def _orders(self, ids: Sequence[int]) -> dict[int, Any]:
         return {row.id: row for row in await self._sql.fetch_all(select(ORDERS).where(ORDERS.c.id.in_(list(ids))))}
 
 
-def _placed(rows: Sequence[Any]) -> list[Activity]:
-    """Return the orders of users as activities."""
+def _activities(rows: Sequence[Any]) -> list[Activity]:
+    """Return everything that happened to the orders of users."""
     return [
-        Activity(GroupName(row.buyer.removeprefix(_USER), "order", f"order:{row.id}"), _PLACED)
+        _activity(row, action)
         for row in rows
-        if row.buyer.startswith(_USER)
+        if _is_of_user(row)
+        for action, column in _TIMES.items()
+        if getattr(row, column) is not None
     ]
+
+
+def _activity(row: Any, action: str) -> Activity:
+    return Activity(GroupName(row.buyer.removeprefix(_USER), "order", f"order:{row.id}"), action)
+
+
+def _is_of_user(row: Any) -> bool:
+    return bool(row.buyer.startswith(_USER))
+
+
+def _is_buyer(row: Any, activity: Activity) -> bool:
+    return bool(row.buyer == _USER + activity.group.recipient)
 
 
 def _order_id(subject: str) -> int:
@@ -82,4 +104,5 @@ def _order_id(subject: str) -> int:
 def _described(row: Any) -> NotificationSubject | Absence:
     if row is None:
         return Absence.GONE
-    return NotificationSubject("order", str(row.id), f"Order {row.id}: {price_text(row.total)}", "/app/shop/orders")
+    text, path = f"Order {row.id}: {price_text(row.total)}", f"/app/shop/orders/{row.id}"
+    return NotificationSubject("order", str(row.id), text, path)

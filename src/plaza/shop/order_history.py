@@ -19,7 +19,6 @@ from plaza.shop.tables import LINES, ORDERS
 _HAS_BUYER = ORDERS.c.buyer == bindparam("buyer")
 _IDS_OF_BUYER = newest_ids(ORDERS.c.id, _HAS_BUYER)
 _OF_BUYER = select(ORDERS).where(ORDERS.c.id == bindparam("id"), _HAS_BUYER)
-_ALL_OF_BUYER = select(ORDERS).where(_HAS_BUYER).order_by(ORDERS.c.id)
 _BY_IDS = select(ORDERS).where(ORDERS.c.id.in_(bindparam("ids", expanding=True)))
 _BY_CART = select(ORDERS).where(ORDERS.c.cart == bindparam("cart"))
 _BY_OPERATION = select(ORDERS).where(
@@ -68,26 +67,27 @@ class OrderHistory:
         return [orders.get(id) for id in numbers]
 
     async def _with_lines(self, rows: Sequence[Any]) -> list[Order]:
-        """Return orders with their lines. Lines never change, so a second query is safe."""
-        lines: dict[int, list[OrderLine]] = {row.id: [] for row in rows}
-        for line in await self._sql.fetch_all(_LINES_OF, orders=list(lines)) if lines else ():
-            lines[line.order_id].append(order_line(line.item_id, line.name, line.price, line.qty))
-        return [Order(row.id, row.created_ms / 1000, lines[row.id], price_text(row.total)) for row in rows]
-
-    async def list_all(self, username: str) -> list[Order]:
-        """Return every order of a user, for export."""
-        return await self._with_lines(await self._sql.fetch_all(_ALL_OF_BUYER, buyer=f"user:{username}"))
+        lines = await lines_of(self._sql, rows)
+        return [Order(row.id, row.created_ms / 1000, lines[row.id], price_text(row.total), row.state) for row in rows]
 
     async def change_buyer(self, old: str, new: str | None) -> None:
-        """Replace the buyer of a user's orders, or remove it. The orders stay: stock and sums must add up."""
-        buyer = "" if new is None else f"user:{new}"
+        """Replace the buyer of a user's orders, or remove it with the notes. The orders stay: sums must add up."""
+        values = {"buyer": "", "note": None} if new is None else {"buyer": f"user:{new}"}
         await wait_for_username_locks(self._sql, old)
         async with self._sql.begin() as tx:
-            await tx.execute(update(ORDERS).where(ORDERS.c.buyer == f"user:{old}").values(buyer=buyer))
+            await tx.execute(update(ORDERS).where(ORDERS.c.buyer == f"user:{old}").values(values))
 
 
 def _buyer(visit: Visit) -> str:
     return f"guest:{visit.id}" if visit.replaced else visit.buyer
+
+
+async def lines_of(sql: Sql, rows: Sequence[Any]) -> dict[int, list[OrderLine]]:
+    """Return the lines of orders by their ids. Lines never change, so a second query is safe."""
+    lines: dict[int, list[OrderLine]] = {row.id: [] for row in rows}
+    for line in await sql.fetch_all(_LINES_OF, orders=list(lines)) if lines else ():
+        lines[line.order_id].append(order_line(line.item_id, line.name, line.price, line.qty))
+    return lines
 
 
 def order_line(id: int, name: str, price: int, qty: int) -> OrderLine:

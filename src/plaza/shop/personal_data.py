@@ -13,6 +13,7 @@ from plaza.sessions.model import Visit
 from plaza.sessions.service import Sessions
 from plaza.shop import keys
 from plaza.shop.keys import ACCOUNT_CART, account_keys
+from plaza.shop.order_desk import OrderDesk
 from plaza.shop.order_history import OrderHistory
 
 # All keys with a username in their name.
@@ -22,9 +23,10 @@ PERSONAL_KEYS: Final = (USER_SESSION_TOKENS, keys.ACCOUNT, keys.ACCOUNT_CART)
 class ShopPersonalData:
     """The carts, sessions and orders of a user."""
 
-    def __init__(self, sessions: Sessions, orders: OrderHistory) -> None:
+    def __init__(self, sessions: Sessions, orders: OrderHistory, desk: OrderDesk) -> None:
         self._sessions = sessions
         self._orders = orders
+        self._desk = desk
         self._functions = sessions.store.functions
 
     async def export(self, username: str) -> dict[str, Any]:
@@ -34,7 +36,7 @@ class ShopPersonalData:
         return {
             "cart": {item: parse_int(qty, qty) for item, qty in cart.items()},  # also a quantity that is not a number
             "sessions": msgspec.to_builtins(sessions),
-            "orders": msgspec.to_builtins(await self._orders.list_all(username)),
+            "orders": msgspec.to_builtins(await self._desk.list_all(username)),
         }
 
     async def delete(self, username: str) -> None:

@@ -28,6 +28,7 @@ ITEMS = Table(
     Column("version", BigInteger, nullable=False),  # rises with every change, so that caches know which copy is newer
     Column("media", Text),  # JSON: its pictures; null if none
     Column("created_ms", BigInteger),  # null if it is older than this column
+    Column("withdrawn_ms", BigInteger),  # when it was taken off the shop; null while it is sold
     CheckConstraint("qty >= 0", name="qty"),
     CheckConstraint("price >= 0", name="price"),
 )
@@ -40,8 +41,12 @@ ORDERS = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("total", BigInteger, nullable=False),
     Column("operation", String(64)),  # the checkout that created it: a repeated one creates no second order
+    Column("state", String(10), nullable=False, server_default="placed"),
+    Column("note", Text),  # of operators; null without one
+    *(Column(name, BigInteger) for name in ("paid_ms", "shipped_ms", "done_ms", "cancelled_ms")),  # when it came there
     Index("uq_shop_orders_operation", "operation", unique=True),
     Index(None, "buyer", "id"),
+    Index(None, "state", "id"),
 )
 LINES = Table(
     "shop_order_lines",
@@ -52,4 +57,15 @@ LINES = Table(
     Column("price", BigInteger, nullable=False),  # at the time of the order
     Column("qty", Integer, nullable=False),
     CheckConstraint("qty > 0", name="qty"),
+)
+STOCK_CHANGES = Table(
+    "shop_stock_changes",
+    METADATA,
+    Column("id", _ID, primary_key=True, autoincrement=True),
+    Column("item_id", _ID, ForeignKey(ITEMS.c.id), nullable=False),
+    Column("delta", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("operation", String(64)),  # the request that made it: a repeated one changes the stock once
+    Index("uq_shop_stock_changes_operation", "operation", unique=True),
+    Index(None, "item_id", "id"),
 )

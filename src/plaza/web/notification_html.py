@@ -22,6 +22,10 @@ _DEEDS: Final = {
 # What happened, where no user is named, by type and action.
 _NOTICES: Final = {
     ("order", "placed"): "Your order was placed",
+    ("order", "paid"): "Your order is paid",
+    ("order", "shipped"): "Your order was shipped",
+    ("order", "done"): "Your order is complete",
+    ("order", "cancelled"): "Your order was cancelled",
     ("moderation", "banned"): "An admin banned your post",
     ("moderation", "unbanned"): "Your post is shown again",
     ("moderation", "suspended"): "An admin suspended your account",

@@ -1,0 +1,84 @@
+"""Items for operators: all of them, also withdrawn ones, as SQL has them; and changes of stock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import bindparam, select, update
+
+from plaza.core.clock import Clock
+from plaza.core.paging import Page, page_by_position
+from plaza.core.sql import Sql
+from plaza.core.sql_events import add_events
+from plaza.core.sql_idempotency import insert_once
+from plaza.core.sql_paging import ids_in_table, newest_ids
+from plaza.shop.events import STREAM, ItemUpdated
+from plaza.shop.items import Items, item_from, item_not_found
+from plaza.shop.model import MAX_STOCK, Item, ItemsPage, OutOfStock, StockHistoryEntry
+from plaza.shop.tables import ITEMS, STOCK_CHANGES
+
+HISTORY_SHOWN: Final = 10
+
+# The name of the list in its cursors.
+_LIST: Final = "all shop items"
+_NEWEST_IDS = newest_ids(ITEMS.c.id)
+_BY_IDS = select(ITEMS).where(ITEMS.c.id.in_(bindparam("ids", expanding=True)))
+_STOCK_CHANGES = (
+    select(STOCK_CHANGES)
+    .where(STOCK_CHANGES.c.item_id == bindparam("item"))
+    .order_by(STOCK_CHANGES.c.id.desc())
+    .limit(HISTORY_SHOWN)
+)
+
+
+class ItemDesk:
+    """What operators see of items beyond the shop, and how they change the stock."""
+
+    def __init__(self, sql: Sql, items: Items, clock: Clock) -> None:
+        self._sql = sql
+        self._items = items
+        self._clock = clock
+
+    async def page(self, page: Page) -> ItemsPage:
+        """Return a page of all items, newest first. Two short reads."""
+        paged = await page_by_position(_LIST, page, ids_in_table(self._sql, _LIST, _NEWEST_IDS), self._read_many)
+        return ItemsPage(paged.items, paged.pagination)
+
+    async def read(self, id: int) -> Item:
+        """Return an item, also a withdrawn one. One short read."""
+        (item,) = await self._read_many([str(id)])
+        if item is None:
+            raise item_not_found(id)
+        return item
+
+    async def _read_many(self, ids: Sequence[str]) -> list[Item | None]:
+        rows = {str(row.id): row for row in await self._sql.fetch_all(_BY_IDS, ids=[int(id) for id in ids])}
+        return [item_from(rows[id]) if id in rows else None for id in ids]
+
+    async def stock_history(self, id: int) -> list[StockHistoryEntry]:
+        """Return the last changes of an item's stock by operators, latest first."""
+        rows = await self._sql.fetch_all(_STOCK_CHANGES, item=id)
+        return [StockHistoryEntry(row.delta, row.created_ms / 1000) for row in rows]
+
+    async def change_stock(self, id: int, delta: int, operation: str | None = None) -> Item:
+        """Add pieces to the stock, or remove them; sales at the same time count too. The same operation counts once.
+
+        One transaction, and a round trip for the caches.
+        """
+        now = self._clock.now_ms()
+        values = {"item_id": id, "delta": delta, "created_ms": now}
+        async with self._sql.begin() as tx:
+            # First: the row's lock orders concurrent changes, and a missing item must not be referred to.
+            qty = (await tx.execute(select(ITEMS.c.qty).where(ITEMS.c.id == id).with_for_update())).scalar()
+            if qty is None:
+                raise item_not_found(id)
+            _, is_new = await insert_once(self._sql, tx, STOCK_CHANGES, values, operation)
+            if is_new and not 0 <= qty + delta <= MAX_STOCK:
+                raise OutOfStock("The stock would be below 0 or above 1,000,000,000. Change it by less.", left=qty)
+            if is_new:
+                changed = update(ITEMS).where(ITEMS.c.id == id)
+                await tx.execute(changed.values(qty=ITEMS.c.qty + delta, version=ITEMS.c.version + 1))
+                await add_events(tx, STREAM, [ItemUpdated(id)], now)
+            row = (await tx.execute(select(ITEMS).where(ITEMS.c.id == id))).one()
+        return await self._items.publish(row)
