@@ -102,7 +102,7 @@ def plaza() -> Any:
 
     by_depth: list[Callable[..., Any]] = [other, other_id, other_name]
     for template in templates()[:-1]:
-        route.get(template, access=PUBLIC)(by_depth[template.count("{")])
+        route.get(template, access=PUBLIC, in_openapi=False)(by_depth[template.count("{")])
 
     @route.post("/articles", access=AUTHENTICATED, status=201)
     async def create(actor: Actor, body: NewBenchArticle) -> BenchArticle:

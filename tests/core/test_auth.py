@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plaza.core.auth import ADMIN, API, MODEL, USER, Actor, Auth
+from plaza.core.auth import ADMIN, ADMITTED_ONE_IN, API, MODEL, USER, Actor, Auth
 from plaza.core.clock import ManualClock
 from plaza.core.errors import Forbidden, SettingError, Unauthenticated
 from plaza.core.http.access import Access, require_access
@@ -326,13 +326,31 @@ def test_a_signature_is_checked_once_for_a_token_and_every_time_for_a_wrong_one(
     assert checked == [good, *[good + "x"] * 3]
 
 
-def test_the_token_cache_is_bounded_and_drops_the_least_recently_used(tmp_path: Path, clock: ManualClock) -> None:
+def test_the_token_cache_is_bounded_and_helps_more_users_than_it_holds(tmp_path: Path, clock: ManualClock) -> None:
     auth = Auth(settings(tmp_path), max_cached=3, clock=clock)
-    tokens = [auth.issue(name, USER) for name in ("a", "b", "c", "d")]
-    for token in (*tokens[:3], tokens[0], tokens[3]):
+    tokens = [auth.issue(f"user{number}", USER) for number in range(6)]
+    hits = 0
+    for _ in range(10):
+        for token in tokens:
+            hits += token in auth._verified
+            assert auth.actor(bearer(token))  # not cached is not refused
+            assert len(auth._verified) <= 3
+    assert hits >= 10, "a cache of the last three would never hit"
+
+
+def test_new_tokens_take_the_place_of_old_ones(tmp_path: Path, clock: ManualClock) -> None:
+    auth = Auth(settings(tmp_path), max_cached=3, clock=clock)
+    old = [auth.issue(f"old{number}", USER) for number in range(3)]
+    for token in old:
         auth.actor(bearer(token))
-    assert set(auth._verified) == {tokens[0], tokens[2], tokens[3]}
-    assert all(auth.actor(bearer(token)) for token in tokens)  # forgotten is not refused
+    newer = [auth.issue(f"newer{number}", USER) for number in range(ADMITTED_ONE_IN)]
+    for token in newer:
+        auth.actor(bearer(token))
+    assert set(auth._verified) == {*old[1:], newer[-1]}
+    clock.advance(seconds=901)
+    newest = auth.issue("newest", USER)
+    auth.actor(bearer(newest))  # at once, since the oldest has expired
+    assert set(auth._verified) == {old[2], newer[-1], newest}
 
 
 def test_a_very_old_token_is_refused_even_if_it_never_expires(auth: Auth, clock: ManualClock) -> None:

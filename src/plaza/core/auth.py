@@ -29,6 +29,9 @@ API_NAME: Final = "@api"
 
 # About 600 bytes each, with the token: 12 MB when full.
 MAX_CACHED_TOKENS: Final = 20_000
+# A full cache takes one in so many new tokens. If it took all, and more users than it holds came by turns, each token
+# would be gone when it came again.
+ADMITTED_ONE_IN: Final = 16
 
 _HEADERS: Final = ("authorization", "x-authorization", "x-access-token", "x-api-key")
 
@@ -103,6 +106,7 @@ class Auth:
         self.api_keys = api_keys
         self._verified: OrderedDict[str, VerifiedToken] = OrderedDict()
         self._max_cached = max_cached
+        self._not_admitted = 0
         self._clock = clock or Clock()
 
     def actor(self, headers: Mapping[str, str]) -> Actor | None:
@@ -174,8 +178,6 @@ class Auth:
             if may_be_key and (actor := self._api_key_actor(token)) is not None:
                 return actor
             verified = VerifiedToken.from_claims(self._tokens.read(token, self._clock.latest_ms() / 1000))
-        else:
-            self._verified.move_to_end(token)
         if verified.expires_s <= self._clock.now_s():
             self._verified.pop(token, None)
             raise Unauthenticated("The token has expired. Refresh it or sign in again.")
@@ -195,10 +197,16 @@ class Auth:
         return actor.session is not None and self.ended_sessions.revoked_ms(actor.session) != NOT_REVOKED
 
     def _cache(self, token: str, verified: VerifiedToken) -> None:
-        # Only valid tokens are cached, so a caller without credentials cannot evict others.
-        self._verified[token] = verified
-        if len(self._verified) > self._max_cached:
-            self._verified.popitem(last=False)
+        """Cache a valid token. A caller without credentials cannot evict others. A full cache gives up its oldest."""
+        cached = self._verified
+        if len(cached) >= self._max_cached:
+            oldest = next(iter(cached))
+            self._not_admitted += 1
+            if self._not_admitted < ADMITTED_ONE_IN and cached[oldest].expires_s > self._clock.now_s():
+                return
+            self._not_admitted = 0
+            del cached[oldest]
+        cached[token] = verified
 
     def _api_key_actor(self, text: str) -> Actor | None:
         """Return the caller with this API key: the one of the settings, or a named one. None if there is none."""

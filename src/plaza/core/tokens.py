@@ -3,8 +3,8 @@
 The key decides the algorithm: the secret HS256, an RSA public key RS256, an EC key on P-256 ES256. The token's header
 is only compared with it. That prevents `alg: none` and signatures made with the public key's text as a secret.
 
-PyJWT checks only the signature. The claims are checked here, because PyJWT accepts tokens without an expiry or an issue
-time, and knows neither roles nor usernames.
+`hs256.py` checks the signatures of tokens with the secret, PyJWT those with a public key. The claims are checked here,
+because PyJWT accepts tokens without an expiry or an issue time, and knows neither roles nor usernames.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from plaza.core.errors import SettingError, Unauthenticated
+from plaza.core.hs256 import Hs256, InvalidToken
 from plaza.core.number_parsing import MAX_TIME_MS
 from plaza.core.roles import ROLES, Role
 
@@ -32,6 +33,9 @@ MAX_CLOCK_SKEW_SECONDS: Final = 10
 MAX_TOKEN_AGE_SECONDS: Final = 90 * 86_400
 # Plaza's tokens have about 250 characters. Longer ones are refused before they are hashed.
 MAX_TOKEN_CHARACTERS: Final = 8_192
+
+# What an access token may call itself (RFC 7519, 5.1, and RFC 9068). Tokens for something else have another type.
+TOKEN_TYPES: Final = (None, "jwt", "at+jwt")
 
 USERNAME: Final = r"[A-Za-z0-9._-]{1,30}"
 _USERNAME = re.compile(USERNAME)
@@ -87,20 +91,24 @@ class Claims(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """A key and its only algorithm."""
+    """A public key and its only algorithm."""
 
-    algorithm: Literal["HS256", "RS256", "ES256"]
-    key: bytes | rsa.RSAPublicKey | ec.EllipticCurvePublicKey
+    algorithm: Literal["RS256", "ES256"]
+    key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey
+
+
+_decode_claims = msgspec.json.Decoder(Claims).decode
 
 
 class Tokens:
     """Signs tokens with the secret. Verifies those, and tokens of another issuer if its public key is configured."""
 
     def __init__(self, secret: str, public_key: Path | None = None) -> None:
-        self._secret = secret.encode()
-        self._verifiers = [Verifier("HS256", self._secret)]
-        if public_key is not None:
-            self._verifiers.append(read_public_key(public_key))
+        try:
+            self._own = Hs256(secret.encode(), typ="JWT", accepts=TOKEN_TYPES)
+        except ValueError as error:
+            raise SettingError(f"PLAZA_JWT_SECRET is not a secret. {error}") from None
+        self._issuer = None if public_key is None else read_public_key(public_key)
         self._jws = jwt.PyJWS()
 
     def issue(self, username: str, role: Role, at_ms: int, more: dict[str, Any], now_ms: int | None = None) -> str:
@@ -111,8 +119,7 @@ class Tokens:
         identity = {"user_id": username, "username": username, "role": role}
         valid_from = at_ms if now_ms is None else min(at_ms, now_ms)
         times = {"iat": issued, "iat_ms": at_ms, "exp": valid_from // 1000 + ACCESS_TOKEN_SECONDS}
-        payload = msgspec.json.encode({**more, **identity, **times})
-        return self._jws.encode(payload, self._secret, algorithm="HS256", headers={"typ": "JWT"})
+        return self._own.sign(msgspec.json.encode({**more, **identity, **times}))
 
     def read(self, token: str, latest: float) -> Claims:
         """The claims of a token that was issued up to a time (Unix seconds). Raises `Unauthenticated` otherwise.
@@ -122,7 +129,7 @@ class Tokens:
         if len(token) > MAX_TOKEN_CHARACTERS:
             raise invalid()
         try:
-            claims = msgspec.json.decode(self._payload(token), type=Claims)
+            claims = _decode_claims(self._payload(token))
         except (
             msgspec.DecodeError,
             UnicodeDecodeError,
@@ -139,18 +146,17 @@ class Tokens:
         return claims
 
     def _payload(self, token: str) -> bytes:
-        for verifier in self._verifiers:
-            try:
-                payload = self._jws.decode(token, verifier.key, algorithms=[verifier.algorithm])
-            except (
-                jwt.PyJWTError,
-                ValueError,
-                RecursionError,
-            ):  # ValueError: a header that is valid base64 but not text
-                continue
-            assert isinstance(payload, bytes)
-            return payload
-        raise invalid()
+        try:
+            return self._own.verify(token)
+        except InvalidToken:
+            if self._issuer is None:
+                raise invalid() from None
+        try:
+            payload = self._jws.decode(token, self._issuer.key, algorithms=[self._issuer.algorithm])
+        except (jwt.PyJWTError, ValueError, RecursionError):  # ValueError: a header that is valid base64 but not text
+            raise invalid() from None
+        assert isinstance(payload, bytes)
+        return payload
 
 
 def invalid() -> Unauthenticated:

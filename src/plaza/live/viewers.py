@@ -14,12 +14,12 @@ import hmac
 import secrets
 from collections.abc import Mapping
 
-import jwt
 from msgspec import DecodeError, Struct, json
 
 from plaza.core.auth import USER, Actor, Auth
 from plaza.core.clock import Clock
 from plaza.core.errors import Unauthenticated
+from plaza.core.hs256 import Hs256, InvalidToken
 from plaza.core.http.request import Request
 from plaza.core.rate_limits import POLICIES, address_subject
 from plaza.core.settings import Settings
@@ -32,8 +32,7 @@ TOKEN_SECONDS = 7 * 86_400
 MAX_CACHED_TOKENS = 50_000
 MAX_TOKEN_LENGTH = 512
 
-_ALGORITHM = "HS256"
-_JWT_HEADERS = {"typ": "viewer+jwt"}
+_TYPE = "viewer+jwt"
 _HEADERS = ("authorization", "x-authorization", "x-access-token")
 
 
@@ -55,17 +54,17 @@ class ViewerTokens:
     """Signs and verifies viewer tokens."""
 
     def __init__(self, secret: str, clock: Clock) -> None:
-        self._key = hmac.digest(secret.encode(), b"plaza viewer token", "sha256")
+        key = hmac.digest(secret.encode(), b"plaza viewer token", "sha256")
+        self._signed = Hs256(key, typ=_TYPE, accepts=[_TYPE])
         self._clock = clock
-        self._jws = jwt.PyJWS()
-        self._prefix = self._sign(b"").partition(".")[0] + "."
+        self._prefix = self._signed.sign(b"").partition(".")[0] + "."
         self._verified: dict[str, ViewerClaims] = {}
 
     def issue(self, username: str | None = None) -> ViewerToken:
         """Return a token for a new anonymous viewer, or for a user whose page must not contain a user token."""
         name = f"~{secrets.token_urlsafe(12)}" if username is None else username
         claims = ViewerClaims(sub=name, exp=int(self._clock.now_s()) + TOKEN_SECONDS)
-        return ViewerToken(self._sign(json.encode(claims)), claims.sub, TOKEN_SECONDS)
+        return ViewerToken(self._signed.sign(json.encode(claims)), claims.sub, TOKEN_SECONDS)
 
     def is_viewer_token(self, credential: str) -> bool:
         """Whether a credential has the header of a viewer token. No other credential starts with it."""
@@ -84,17 +83,13 @@ class ViewerTokens:
             raise Unauthenticated("The viewer token has expired. Request another one.")
         return claims
 
-    def _sign(self, payload: bytes) -> str:
-        return self._jws.encode(payload, self._key, algorithm=_ALGORITHM, headers=_JWT_HEADERS, sort_headers=True)
-
     def _verify(self, token: str) -> ViewerClaims:
         """Check the signature and decode the claims. The expiry is checked by `read`, with the caller's clock."""
         if len(token) > MAX_TOKEN_LENGTH:
             raise Unauthenticated("The viewer token is not valid.")
         try:
-            payload = self._jws.decode(token, self._key, algorithms=[_ALGORITHM])
-            return json.decode(payload, type=ViewerClaims)
-        except (jwt.PyJWTError, DecodeError, ValueError):
+            return json.decode(self._signed.verify(token), type=ViewerClaims)
+        except (InvalidToken, DecodeError, UnicodeDecodeError, RecursionError):
             raise Unauthenticated("The viewer token is not valid.") from None
 
 
