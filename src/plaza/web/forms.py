@@ -25,12 +25,15 @@ LABELS: Final = {
     "category": "Category",
     "code": "Code",
     "content": "Text",
+    "delta": "Change",
     "description": "Description",
     "display_name": "Display name",
     "duration": "Duration in days",
     "groups": "Groups",
     "link": "Link",
     "links": "Links",
+    "name": "Name",
+    "note": "Note",
     "new": "New password",
     "password": "Password",
     "qty": "Quantity",
@@ -72,6 +75,11 @@ def read_form(body: bytes, kind: type[T], **values: Any) -> T:
     hidden = (CSRF, NEXT, FORM_ID)
     fields = {name: value for name, value in parse_form(body).items() if value and name not in hidden}
     return convert_fields({**fields, **values}, kind)
+
+
+def given_fields(body: bytes, *names: str) -> dict[str, str]:
+    """Return the fields of a form that may be emptied, for `read_form`."""
+    return {name: value for name, value in parse_form(body).items() if name in names}
 
 
 def json_field(fields: Mapping[str, str], name: str, kind: type[T]) -> T:

@@ -1,18 +1,25 @@
-"""What the operator pages share: their section and their tabs."""
+"""What the operator pages share: their section, their tabs, and the page that asks before a destructive action."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from markupsafe import Markup
 
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
+from plaza.web.page_responses import PageResponses
 from plaza.web.rendering import shown_domains, tabs
+from plaza.web.visitors import Visitor
 
 SECTION: Final = "Operations"
 # The pages, each with the domain that it shows; empty if it shows all.
 _PAGES: Final = (
     ("Live", "live"),
     ("Reports", "reports"),
+    ("Items", "shop"),
+    ("Orders", "shop"),
     ("Keys", ""),
     ("Webhooks", "webhooks"),
     ("Health", ""),
@@ -29,3 +36,29 @@ def operator_views() -> tuple[tuple[str, str], ...]:
 def operator_tabs(current: str) -> Markup:
     """The tabs of the operator pages."""
     return tabs("Operator pages", operator_views(), current)
+
+
+def operator_page(
+    request: Request, site: PageResponses, visitor: Visitor, template: str, tab: str, **context: Any
+) -> Response[str]:
+    """Return an operator page under one of the tabs."""
+    return site.page(request, visitor, template, section=SECTION, tabs=operator_tabs(tab), **context)
+
+
+def confirmation(
+    request: Request,
+    site: PageResponses,
+    visitor: Visitor,
+    tab: str,
+    *,
+    title: str,
+    effects: Sequence[str],
+    action: str,
+    button: str,
+    back: str,
+    fields: Mapping[str, str] | None = None,
+) -> Response[str]:
+    """Ask before an action, and say what it does. The form sends `fields` to the path `action`."""
+    context: dict[str, Any] = {"title": title, "effects": effects, "action": action, "button": button, "back": back}
+    template = "operator-confirm.html"
+    return operator_page(request, site, visitor, template, tab, return_path=back, fields=fields or {}, **context)

@@ -1,0 +1,187 @@
+"""The operators' pages of items: create, edit, change the stock by a difference, pictures, withdraw."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import UNSET
+
+from plaza.core.auth import Actor
+from plaza.core.errors import Conflict, Invalid
+from plaza.core.http.access import ADMIN
+from plaza.core.http.multipart import OVERHEAD_BYTES
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
+from plaza.core.paging import Page
+from plaza.media.uploads import Uploads
+from plaza.shop.item_desk import ItemDesk
+from plaza.shop.items import Items
+from plaza.shop.model import MAX_PICTURES, Item, ItemChange, ItemId, NewItem, StockChange
+from plaza.web import attachments, forms
+from plaza.web.operator_navigation import confirmation, operator_page
+from plaza.web.page_responses import PageResponses
+from plaza.web.page_routes import PageRoutes
+from plaza.web.text_html import next_page_link
+
+page = PageRoutes()
+
+PATH: Final = "/app/operator/items"
+TAB: Final = "Items"
+ROWS: Final = 50
+EMPTY_FORM: Final = {"name": "", "description": "", "price": "", "qty": "0"}
+
+
+@page.get("/operator/items", access=ADMIN)
+async def items(request: Request, site: PageResponses, desk: ItemDesk, cursor: str = "") -> Response[str]:
+    """List all items, newest first, with the form to create one."""
+    return await _list_page(request, site, desk, cursor)
+
+
+async def _list_page(
+    request: Request, site: PageResponses, desk: ItemDesk, cursor: str = "", *, status: int = 200, **context: Any
+) -> Response[str]:
+    visitor = await site.visitors.from_request(request)
+    found = await desk.page(Page(limit=ROWS, cursor=cursor or None))
+    values = {"problem": "", "field": "", "values": EMPTY_FORM, "more": next_page_link(PATH, found.pagination)}
+    template = "operator-items.html"
+    shown = {**values, **context, "items": found.items}
+    return operator_page(request, site, visitor, template, TAB, return_path=PATH, status=status, **shown)
+
+
+@page.post("/operator/items", access=ADMIN, logged_fields=("name", "price", "qty"))
+async def create_item(
+    request: Request, body: bytes, site: PageResponses, items: Items, desk: ItemDesk
+) -> Response[str]:
+    """Create an item."""
+    visitor = await site.visitors.from_request(request)
+    try:
+        new = forms.read_form(body, NewItem, **forms.given_fields(body, "description"))
+        created = await items.create(new, site.idempotency_key(request, body), visitor.require_user())
+    except Invalid as error:
+        field, given = str(error.extra.get("field", "")), forms.parse_form(body)
+        values = {name: given.get(name, text) for name, text in EMPTY_FORM.items()}
+        context: dict[str, Any] = {"problem": error.detail, "field": field, "values": values}
+        return await _list_page(request, site, desk, status=error.status, **context)
+    return site.form_response(request, visitor, b"", f"{PATH}/{created.id}")
+
+
+@page.get("/operator/items/{id}", access=ADMIN)
+async def item(request: Request, site: PageResponses, id: ItemId, desk: ItemDesk) -> Response[str]:
+    """Show an item with the forms to change it."""
+    return await _item_page(request, site, desk, id)
+
+
+async def _item_page(
+    request: Request, site: PageResponses, desk: ItemDesk, id: int, error: Conflict | Invalid | None = None
+) -> Response[str]:
+    visitor = await site.visitors.from_request(request)
+    found = await desk.read(id)
+    given = forms.parse_form(request.body) if error is not None else {}
+    values = {name: given.get(name, str(getattr(found, name))) for name in ("name", "description", "price")}
+    context: dict[str, Any] = {
+        "item": found,
+        "values": values,
+        "delta": given.get("delta", ""),
+        "pictures": found.media or [],
+        "max_pictures": MAX_PICTURES,
+        "history": await desk.stock_history(id),
+        "problem": "" if error is None else error.detail,
+        "field": "" if error is None else str(error.extra.get("field", "")),
+    }
+    status, template = 200 if error is None else error.status, "operator-item.html"
+    return operator_page(request, site, visitor, template, TAB, return_path=f"{PATH}/{id}", status=status, **context)
+
+
+@page.post("/operator/items/{id}", access=ADMIN, logged_fields=("name", "price", "withdrawn"))
+async def change_item(
+    request: Request, body: bytes, site: PageResponses, id: ItemId, items: Items, desk: ItemDesk
+) -> Response[str]:
+    """Change an item, withdraw it or bring it back."""
+    visitor = await site.visitors.from_request(request)
+    try:
+        change = forms.read_form(body, ItemChange, **forms.given_fields(body, "description"))
+        await items.change(id, change, visitor.require_user())
+    except Invalid as error:
+        return await _item_page(request, site, desk, id, error)
+    return site.form_response(request, visitor, b"", f"{PATH}/{id}")
+
+
+@page.get("/operator/items/{id}/withdraw", access=ADMIN)
+async def confirm_withdrawal(request: Request, site: PageResponses, id: ItemId, desk: ItemDesk) -> Response[str]:
+    """Ask before an item is withdrawn."""
+    visitor = await site.visitors.from_request(request)
+    found = await desk.read(id)
+    return confirmation(
+        request,
+        site,
+        visitor,
+        TAB,
+        title=f"Withdraw {found.name}?",
+        effects=[
+            "The shop does not list, find or sell it any more, and carts show it as not available.",
+            "Its orders and its stock stay. You can bring it back at any time.",
+        ],
+        action=f"{PATH}/{id}",
+        fields={"withdrawn": "true"},
+        button="Withdraw the item",
+        back=f"{PATH}/{id}",
+    )
+
+
+@page.post("/operator/items/{id}/stock", access=ADMIN, logged_fields=("delta",))
+async def change_stock(request: Request, body: bytes, site: PageResponses, id: ItemId, desk: ItemDesk) -> Response[str]:
+    """Change the stock by a number of pieces. The same form counts once."""
+    visitor = await site.visitors.from_request(request)
+    try:
+        delta = forms.read_form(body, StockChange).delta
+        await desk.change_stock(id, delta, site.idempotency_key(request, body))
+    except (Conflict, Invalid) as error:
+        return await _item_page(request, site, desk, id, error)
+    return site.form_response(request, visitor, b"", f"{PATH}/{id}")
+
+
+@page.post(
+    "/operator/items/{id}/pictures",
+    access=ADMIN,
+    takes_files=True,
+    body_limit=lambda settings: MAX_PICTURES * settings.media_max_bytes + OVERHEAD_BYTES,
+)
+async def add_pictures(
+    request: Request, body: bytes, site: PageResponses, id: ItemId, items: Items, desk: ItemDesk, uploads: Uploads
+) -> Response[str]:
+    """Upload pictures and add them to an item."""
+    visitor = await site.visitors.from_request(request)
+    actor, key = visitor.require_user(), site.idempotency_key(request, body)
+    try:
+        shown = _picture_ids(await desk.read(id))
+        if len(shown) + len(attachments.chosen_files(request)) > MAX_PICTURES:
+            raise Invalid(f"An item has at most {MAX_PICTURES} pictures. Remove one first.", field="media")
+        added = await attachments.attach(request, actor, forms.parse_form(body), uploads, key)
+        await _set_pictures(items, actor, id, [*shown, *(each["id"] for each in added if each["id"] not in shown)])
+    except Invalid as error:
+        return await _item_page(request, site, desk, id, error)
+    return site.form_response(request, visitor, b"", f"{PATH}/{id}")
+
+
+@page.post("/operator/items/{id}/pictures/remove", access=ADMIN)
+async def remove_picture(
+    request: Request, body: bytes, site: PageResponses, id: ItemId, items: Items, desk: ItemDesk
+) -> Response[str]:
+    """Remove a picture from an item, or show it first."""
+    visitor = await site.visitors.from_request(request)
+    given = forms.parse_form(body)
+    shown = _picture_ids(await desk.read(id))
+    chosen = given.get("first") or given.get("picture")
+    others = [each for each in shown if each != chosen]
+    if chosen in shown:
+        kept = [chosen, *others] if "first" in given else others
+        await _set_pictures(items, visitor.require_user(), id, kept)
+    return site.form_response(request, visitor, b"", f"{PATH}/{id}")
+
+
+def _picture_ids(item: Item) -> list[str]:
+    return [] if item.media is UNSET else [picture.id for picture in item.media]
+
+
+async def _set_pictures(items: Items, actor: Actor, id: int, pictures: list[str]) -> None:
+    await items.change(id, ItemChange(media=pictures), actor)
