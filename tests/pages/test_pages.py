@@ -19,6 +19,7 @@ from plaza.live.heartbeats import LiveService
 from plaza.live.model import EventDeclaration, Heartbeat, Viewer
 from plaza.shop.items import Items
 from plaza.shop.model import ItemChange, NewItem
+from plaza.shop.money import format_money
 from plaza.social.comments import Comments
 from plaza.social.model import MAX_CONTENT_CHARACTERS, NewComment, NewPost, Profile
 from plaza.social.posts import Posts
@@ -28,7 +29,6 @@ from plaza.web.routes_challenges import MAX_DAYS_SHOWN, days_shown
 from plaza.web.text_html import (
     format_age,
     format_iso_date,
-    format_money,
     is_image_url,
     linkify,
     time_ago,
@@ -355,10 +355,12 @@ def test_times_money_and_excerpts_are_formatted() -> None:
         '<time datetime="2027-01-15T08:00:00Z" title="15 Jan 2027, 08:00 UTC">1 &lt;min</time>'
     )
     assert format_iso_date("2026-12-06") == "6 Dec 2026"
-    assert [format_money(price) for price in ("9.00", "1250.50", "9999999.9", "")] == [
-        "9.00",
-        "1,250.50",
-        "9,999,999.9",
+    prices = (("9.00", "EUR"), ("1250.50", "USD"), ("1200.00", "JPY"), ("9999999.9", "SEK"), ("", "EUR"))
+    assert [format_money(price, currency) for price, currency in prices] == [
+        "€9.00",
+        "$1,250.50",
+        "¥1,200",
+        "SEK\u00a09,999,999.9",
         "",
     ]
     assert truncate_text("one two three", 20) == "one two three"

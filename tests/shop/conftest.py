@@ -163,7 +163,7 @@ def assemble(
         item_desk=ItemDesk(sql, items, clock),
         checkout=checkout,
         row_schedules=RowSchedules(functions, items, clock),
-        storefront=Storefront(items, pages),
+        storefront=Storefront(items, pages, item_views, "EUR"),
         personal_data=ShopPersonalData(sessions, orders, order_desk),
     )
 

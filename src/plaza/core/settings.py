@@ -159,6 +159,10 @@ class Settings:
     live_beats_per_second: int = setting(
         3000, "Heartbeats per second to aim for; above it, clients are asked to send them less often than every 30 s."
     )
+    currency: str = setting(
+        "EUR",
+        "Currency of all prices, as a code of ISO 4217 such as `USD`. Pages show prices in it; nothing is converted.",
+    )
     shop_idle_seconds: int = setting(604_800, "Seconds until a session without requests expires.")
     shop_absolute_seconds: int = setting(2_592_000, "Maximum lifetime of a session in seconds.")
     shop_sessions: int = setting(10_000_000, "Maximum number of sessions; above it the oldest end.")
@@ -280,6 +284,8 @@ class Settings:
         _require(1_000 <= self.events_max <= 10**9, "events_max", "must be 1000 to 1000000000")
         # Clients send heartbeats every 30 s, or every 120 s under load: two intervals and 5 s of grace.
         _require(65 <= self.live_alive_seconds <= 245, "live_alive_seconds", "must be 65 to 245")
+        is_code = re.fullmatch("[A-Z]{3}", self.currency) is not None
+        _require(is_code, "currency", "must be three capital letters such as EUR")
         _require(self.shop_idle_seconds >= 1, "shop_idle_seconds", "must be 1 or more")
         _require(self.shop_absolute_seconds >= 1, "shop_absolute_seconds", "must be 1 or more")
         _require(self.shop_sessions >= 1, "shop_sessions", "must be 1 or more")

@@ -18,6 +18,7 @@ from plaza.sessions.session_finder import SessionFinder
 from plaza.sessions.session_store import SessionStore
 from plaza.sessions.sign_in import SignIn
 from plaza.shop import jobs, routes, routes_operator
+from plaza.shop.cart_counts import CartCounts
 from plaza.shop.carts import Carts
 from plaza.shop.checkout import Checkout
 from plaza.shop.events import EVENTS
@@ -63,7 +64,8 @@ def build(core: Core) -> Parts:
         order_desk,
         ItemDesk(core.sql, items, core.clock),
         RowSchedules(core.functions, items, core.clock),
-        Storefront(items, pages),
+        Storefront(items, pages, item_views, settings.currency),
+        CartCounts(core.valkey),
     ]
     return Parts(
         services,

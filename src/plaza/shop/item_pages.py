@@ -10,12 +10,14 @@ from typing import Final
 import jinja2
 from markupsafe import Markup
 
+from plaza.caching.item_views import ItemViews
 from plaza.caching.library import BRIEF_SECONDS
 from plaza.caching.page_cache import Computation, PageCache
 from plaza.caching.page_store import CachedPage, ServedPage, page_etag, page_hash
 from plaza.sessions.keys import LOGIN_TOKENS
 from plaza.shop.items import Items, page_tag
 from plaza.shop.model import Item
+from plaza.shop.money import format_money
 
 _TEMPLATES = files("plaza.shop").joinpath("templates")
 _STYLE: Final = _TEMPLATES.joinpath("item.css").read_text()
@@ -39,18 +41,26 @@ _environment = jinja2.Environment(
 class Storefront:
     """PageCache of items."""
 
-    def __init__(self, items: Items, pages: PageCache) -> None:
+    def __init__(self, items: Items, pages: PageCache, item_views: ItemViews, currency: str) -> None:
         self._items = items
+        self._item_views = item_views
+        self._currency = currency
         self._pages = pages
         self._valkey = pages.functions.valkey
         self._item_page = _environment.get_template("item.html")
 
     async def item_page(self, id: int, token: str | None, *, bypass_reason: str = "") -> ServedPage:
-        """Return the page of an item. One round trip if it is cached, one more for a request with a session.
+        """Return the page of an item and count a view. One round trip more than the page itself, cached or not.
 
-        The cache key is the item alone, without host and parameters, so made-up parameters cannot fill the cache.
+        Every reader gets the same page, so the view is counted for the item and not for a session. The cache key is the
+        item alone, without host and parameters, so made-up parameters cannot fill the cache.
         """
 
+        served = await self._serve(id, token, bypass_reason)
+        await self._item_views.count(id)  # only now: the item exists
+        return served
+
+    async def _serve(self, id: int, token: str | None, bypass_reason: str) -> ServedPage:
         async def compute(_: Computation) -> CachedPage:
             return self._render(await self._items.read(id))
 
@@ -59,12 +69,16 @@ class Storefront:
         if bypass_reason:
             page, status = await compute(Computation()), f"fwd=bypass; detail={bypass_reason}"
             return ServedPage(page, page_etag(page), status, personal=bypass_reason == "personal")
-        served = await self._pages.serve(page_hash([f"/shop/pages/items/{id}"]), compute, str(id))
+        served = await self._pages.serve(page_hash([f"/shop/pages/items/{id}", self._currency]), compute, str(id))
         assert served is not None, "compute() always returns a page"
         return served
 
     def _render(self, item: Item) -> CachedPage:
-        body = self._item_page.render(item=item, style=Markup(_STYLE)).encode()  # noqa: S704 a file of this package
+        body = self._item_page.render(
+            item=item,
+            price=format_money(item.price, self._currency),
+            style=Markup(_STYLE),  # noqa: S704 a file of this package
+        ).encode()
         # While the database is unavailable, a stale item is cached only briefly.
         fresh = BRIEF_SECONDS if item.stale else None
         return CachedPage(

@@ -20,6 +20,7 @@ from plaza.live.schedule import EventSchedule
 from plaza.notifications.unread_counts import UnreadCounts
 from plaza.sessions.service import Sessions
 from plaza.sessions.session_cache import SessionCache
+from plaza.shop.cart_counts import CartCounts
 from plaza.social.avatars import Avatars
 from plaza.social.credentials import Credentials
 from plaza.social.users import Users
@@ -105,7 +106,7 @@ def services(
     core: Core, known: Mapping[type, Any], demo: DemoAccounts, job_names: Sequence[str], domains: Sequence[str]
 ) -> list[object]:
     """The services of the pages, beside those of the domains."""
-    show_domains(domains)
+    show_domains(domains, core.settings.currency)
     secret = core.settings.secret("jwt_secret")
     visitors = Visitors(
         known[Sessions],
@@ -114,6 +115,7 @@ def services(
         known[AdminMfa],
         known[Avatars],
         known.get(UnreadCounts),
+        known[CartCounts],
     )
     sidebar = Sidebar(known.get(EventSchedule), known.get(ArticleLists), core.clock)
     passkeys: Passkeys = known[Passkeys]
@@ -133,6 +135,6 @@ def services(
             known[Emails], known[SecondFactors], passkeys, known[Credentials], known[SignInProof], known[AccountLog]
         ),
         sidebar,
-        ProductPages(PageCache(core.functions)),
+        ProductPages(PageCache(core.functions), core.settings.currency),
         HealthMonitor(core.valkey, core.clock, job_names),
     ]

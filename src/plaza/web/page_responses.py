@@ -103,7 +103,13 @@ class PageResponses:
             "me": visitor,
             "return_path": return_path,
             "site_header": site_header(
-                section, visitor.name, visitor.has_admin_role, sign_in_path, visitor.avatar, visitor.unread
+                section,
+                visitor.name,
+                visitor.has_admin_role,
+                sign_in_path,
+                visitor.avatar,
+                visitor.unread,
+                visitor.cart,
             ),
             "csrf": self.csrf_token(visitor),
             "now": self.clock.now_ms(),

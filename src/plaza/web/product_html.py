@@ -40,8 +40,9 @@ def _cached_tile(id: int, name: str, price: str, qty: int, picture: str, blurhas
 class ProductPages:
     """The shared part of product pages."""
 
-    def __init__(self, pages: PageCache) -> None:
+    def __init__(self, pages: PageCache, currency: str) -> None:
         self._pages = pages
+        self._currency = currency
 
     async def render_item(self, item: Item) -> tuple[Markup, str]:
         """Return an item as HTML and the `Cache-Status` value (RFC 9211). No round trip if it is cached here."""
@@ -52,7 +53,7 @@ class ProductPages:
             return CachedPage(body, tags=(page_tag(item.id),), fresh_seconds=fresh)
 
         # Another version of Plaza may render it differently.
-        name = page_hash([f"/app/shop/items/{item.id}", assets.VERSION])
+        name = page_hash([f"/app/shop/items/{item.id}", assets.VERSION, self._currency])
         served = await self._pages.serve(name, compute, str(item.id))
         assert served is not None, "this page is always rendered by `compute`"
         body = served.page.body.decode(errors="replace")  # another service may have written the cached page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
+from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from plaza.core.http.headers import USER_CONTENT_POLICY
 from plaza.core.http.responses import Response
 from plaza.core.pictures import picture_path
 from plaza.core.root_path import without_root
+from plaza.shop.money import format_money
 from plaza.web import assets, formatting, picture_html, search_html, text_html
 from plaza.web.avatars import avatar, later_avatar
 from plaza.web.fragment_cache import cached_fragment, clear_fragments
@@ -74,7 +76,7 @@ ENVIRONMENT.filters.update(
     time=text_html.time_element,
     hostname=text_html.hostname,
     compact_number=text_html.compact_number,
-    money=text_html.format_money,
+    money=partial(format_money, currency="EUR"),
     number=formatting.format_number,
     bytes=formatting.format_bytes,
     duration=formatting.format_duration,
@@ -87,6 +89,7 @@ _COMMON: Final[dict[str, Any]] = {
     **ENVIRONMENT.globals,
     "assets": assets.PREFIX,
     "domains": frozenset[str](),
+    "currency": "",
     "sections": SECTIONS,
     "avatar": avatar,
     "later_avatar": later_avatar,
@@ -102,10 +105,11 @@ _COMMON: Final[dict[str, Any]] = {
 }
 
 
-def show_domains(names: Iterable[str]) -> None:
-    """Set the domains that this process runs, once, at start. Templates show links to their pages only."""
-    if shown_domains() != (shown := frozenset(names)):
-        _COMMON["domains"] = shown
+def show_domains(names: Iterable[str], currency: str) -> None:
+    """Set the domains that this process runs and its currency, once, at start. Templates show links to these only."""
+    ENVIRONMENT.filters["money"] = partial(format_money, currency=currency)
+    if (shown_domains(), _COMMON["currency"]) != ((shown := frozenset(names)), currency):
+        _COMMON.update(domains=shown, currency=currency)
         clear_fragments()
 
 
@@ -130,10 +134,10 @@ def fragment(template: str, /, **context: Any) -> Markup:
 
 
 def site_header(
-    section: str, username: str, is_admin: bool, return_path: str, avatar: str = "", unread: int = 0
+    section: str, username: str, is_admin: bool, return_path: str, avatar: str = "", unread: int = 0, cart: int = 0
 ) -> Markup:
     """The header of a page: brand, navigation, and the account or, without a user, the links to sign in."""
-    return _cached_header[section, username, is_admin, return_path, avatar, unread]
+    return _cached_header[section, username, is_admin, return_path, avatar, unread, cart]
 
 
 def tabs(label: str, views: tuple[tuple[str, str], ...], current: str) -> Markup:
@@ -142,8 +146,10 @@ def tabs(label: str, views: tuple[tuple[str, str], ...], current: str) -> Markup
 
 
 @cached_fragment(_MAX_HEADER_BYTES)
-def _cached_header(section: str, username: str, is_admin: bool, return_path: str, picture: str, unread: int) -> Markup:
-    account = {"username": username, "picture": picture, "is_admin": is_admin, "unread": unread}
+def _cached_header(
+    section: str, username: str, is_admin: bool, return_path: str, picture: str, unread: int, cart: int
+) -> Markup:
+    account = {"username": username, "picture": picture, "is_admin": is_admin, "unread": unread, "cart_count": cart}
     return fragment("site-header.html", section=section, return_path=return_path, **account)
 
 

@@ -83,7 +83,9 @@ async def bookmarks(request: Request, site: PageResponses, feeds: Feeds, cursor:
     visitor = await site.visitors.from_request(request)
     feed = await feeds.bookmarked(visitor.require_user(), visitor.name, Page(cursor=cursor), users=False)
     context = {"lead": "Only you can see this list.", "empty": "No bookmarks yet. Bookmark posts to find them here."}
-    return await feed_page(site, request, visitor, feed, "/app/bookmarks", title="Bookmarks", **context)
+    return await feed_page(
+        site, request, visitor, feed, "/app/bookmarks", section="Bookmarks", title="Bookmarks", **context
+    )
 
 
 @page.get("/tags/{tag}", access=PUBLIC)

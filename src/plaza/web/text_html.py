@@ -202,12 +202,6 @@ def hostname(link: str) -> str:
     return re.sub(r"^https?://(?:www\.)?([^/?#]*).*$", r"\1", link, flags=re.DOTALL)
 
 
-def format_money(amount: str) -> str:
-    """A decimal with thousands separators, `12,500.00`; empty for an item without a price."""
-    units, point, cents = amount.partition(".")
-    return f"{int(units):,}{point}{cents}" if units else ""
-
-
 def compact_number(number: int) -> str:
     """`1,204`; from ten thousand on `12.3k`, `4.5m`."""
     if number < 10_000:

@@ -18,6 +18,7 @@ from plaza.sessions.cookies import session_cookies, set_cookie, token_from
 from plaza.sessions.model import Visit, new_token
 from plaza.sessions.service import Sessions
 from plaza.sessions.session_cache import SessionCache
+from plaza.shop.cart_counts import CartCounts
 from plaza.social.avatars import Avatars
 from plaza.social.credentials import Credentials
 
@@ -31,6 +32,7 @@ class Visitor:
     cookie: tuple[tuple[str, str], ...] = ()  # the header to send with the response if the session is new
     avatar: str = ""  # the address of the user's avatar
     unread: int = 0  # notifications
+    cart: int = 0  # items in the cart
 
     @property
     def name(self) -> str:
@@ -66,10 +68,12 @@ class Visitors:
         admin_mfa: AdminMfa,
         avatars: Avatars,
         unread_counts: UnreadCounts | None,
+        cart_counts: CartCounts,
     ) -> None:
         self.sessions = sessions
         self.avatars = avatars
         self._unread_counts = unread_counts
+        self._cart_counts = cart_counts
         self._admin_mfa = admin_mfa
         self._session_cache = session_cache
         self._credentials = credentials
@@ -107,9 +111,11 @@ class Visitors:
             actor = replace(actor, since_ms=visit.since_ms, session=visit.id, signed_in_ms=visit.since_ms)
             actor = await self._admin_mfa.restrict(actor)
         if actor is None:
-            return Visitor(visit.token, cookie=tuple(cookies))
-        avatars, unread = await asyncio.gather(self.avatars.addresses([actor.name]), self._count_unread(actor.name))
-        return Visitor(visit.token, actor, tuple(cookies), avatars[actor.name], unread)
+            return Visitor(visit.token, cookie=tuple(cookies), cart=await self._cart_counts.get(visit.token))
+        avatars, unread, cart = await asyncio.gather(
+            self.avatars.addresses([actor.name]), self._count_unread(actor.name), self._cart_counts.get(visit.token)
+        )
+        return Visitor(visit.token, actor, tuple(cookies), avatars[actor.name], unread, cart)
 
     async def _count_unread(self, username: str) -> int:
         return 0 if self._unread_counts is None else await self._unread_counts.get(username)
