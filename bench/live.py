@@ -15,6 +15,7 @@ import random
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ from plaza.core.valkey import connect
 from plaza.live import keys
 from plaza.live.heartbeats import LiveService
 from plaza.live.library import LIBRARY
-from plaza.live.model import SCORE_SHIFT, Heartbeat, Viewer
+from plaza.live.model import Heartbeat, Viewer
 from tests.servers import Server, running_server
 
 ROUNDS = 4
@@ -183,24 +184,17 @@ class Audience:
     def _write(self, names: list[int]) -> None:
         viewers, now = [self.viewer(n) for n in names], self.clock.now_ms()
         details = {p.name: f"#{p.address}#{group(n)}#{p.country}" for n, p in zip(names, viewers, strict=True)}
-        numbers: Any = self.client.hgetall(keys.EVENT_GROUP_NAMES("E"))
-        countries = {
-            p.name: ((ord(p.country[0]) - 65) * 26 + ord(p.country[1]) - 64) * SCORE_SHIFT + now for p in viewers
-        }
-        groups = {
-            f"{number}#{p.name}": number * SCORE_SHIFT + now
-            for n, p in zip(names, viewers, strict=True)
-            for number in [int(numbers[group(n).encode()])]
-        }
+        classes = {p.name: f"+{p.country}#{group(n)}" for n, p in zip(names, viewers, strict=True)}
+        counts = Counter(f"c#{p.country}" for p in viewers) + Counter(f"g#{group(n)}" for n in names)
         pipe = self.client.pipeline(transaction=False)
         for audience, places in ((keys.event_audience("E"), "\nS#web"), (keys.session_audience("S"), "")):
-            heartbeat, statistics, attended, _, entries, by_country, by_group, *_ = audience
+            heartbeat, statistics, attended, _, entries, counted, *_ = audience
             pipe.zadd(heartbeat, dict.fromkeys(details, now))
             pipe.zadd(statistics, {name + each: now for name, each in details.items()})
             pipe.sadd(attended, *details)
-            pipe.hset(entries, mapping={name: each + places for name, each in details.items()})
-            pipe.zadd(by_country, countries)
-            pipe.zadd(by_group, groups)
+            pipe.hset(entries, mapping={name: each + places for name, each in classes.items()})
+            for field, count in counts.items():
+                pipe.hincrby(counted, field, count)
         for name in keys.viewing_keys("E", "S", "web"):
             pipe.zadd(name, dict.fromkeys(details, now))
         pipe.execute()

@@ -221,10 +221,10 @@ async def test_of_several_events_that_claim_a_session_at_once_one_gets_it(live: 
 
 
 async def test_a_refused_operation_claims_no_session(live: LiveService, redis_client: Any) -> None:
-    live._only_declared = "1"
+    live.batches.only_declared = True
     with pytest.raises(EventUndeclared):
         await live.beat(viewer("ana"), "E1", Heartbeat("web", "S1"))
-    live._only_declared = "0"
+    live.batches.only_declared = False
     assert (await live.beat(viewer("ana"), "E2", Heartbeat("web", "S1"))).session_alive == 1
     await live.declare("E2", EventDeclaration())
     with pytest.raises(SessionOfAnotherEvent):
@@ -233,7 +233,7 @@ async def test_a_refused_operation_claims_no_session(live: LiveService, redis_cl
 
 
 async def test_a_setting_restricts_heartbeats_to_declared_events(live: LiveService, redis_client: Any) -> None:
-    live._only_declared = "1"
+    live.batches.only_declared = True
     with pytest.raises(EventUndeclared):
         await live.beat(viewer("ana"), "E1", Heartbeat("web", "S1"))
     assert await redis_client.exists(keys.EVENT_INFO("E1")) == 0

@@ -162,6 +162,21 @@ async def test_a_heartbeat_that_another_service_removes_is_not_counted(web: Web,
     assert statistics["countByUserGroup"] == {"crew": 1}
 
 
+async def test_the_worker_notices_that_another_service_changed_a_country(
+    viewers: ViewerActions,
+    other: OtherService,
+    figures: AudienceFigures,
+    recorder: AudienceRecorder,
+    clock: ManualClock,
+) -> None:
+    await viewers.beat("ana", country="FR")
+    for country in ("NZ", "AU"):
+        clock.advance(seconds=10)
+        await other.beat("ana", clock.now_ms(), location="web", details=f"#198.51.100.1##{country}")
+        await recorder.record()
+        assert (await figures.breakdown.for_event("E1")).count_by_viewing_country == {country: 1}
+
+
 @pytest.mark.usefixtures("no_record_is_due")
 async def test_an_audit_repairs_additional_keys_and_changes_no_documented_one(
     web: Web, other: OtherService, redis_client: Any

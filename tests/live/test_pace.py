@@ -39,7 +39,7 @@ def test_the_load_is_the_sum_of_all_events_without_ended_ones() -> None:
 async def test_the_window_follows_the_interval(
     viewers: ViewerActions, figures: AudienceFigures, clock: ManualClock
 ) -> None:
-    viewers.live.pace = HeartbeatPace(heartbeats_per_second=1)
+    viewers.live.batches.pace = HeartbeatPace(heartbeats_per_second=1)
     for i in range(50):
         await viewers.beat(f"p{i}", "S1")
     result = await viewers.beat("last", "S1")
@@ -55,10 +55,10 @@ async def test_the_window_follows_the_interval(
 async def test_the_window_shrinks_only_when_it_has_passed_for_every_viewer(
     viewers: ViewerActions, figures: AudienceFigures, clock: ManualClock, redis_client: Any
 ) -> None:
-    viewers.live.pace = HeartbeatPace(heartbeats_per_second=1)
-    viewers.live.pace.update("other", 100, clock.now_ms())
+    viewers.live.batches.pace = HeartbeatPace(heartbeats_per_second=1)
+    viewers.live.batches.pace.update("other", 100, clock.now_ms())
     assert (await viewers.beat("slow")).next_heartbeat_ms == 100_000
-    viewers.live.pace = HeartbeatPace(heartbeats_per_second=1_000)
+    viewers.live.batches.pace = HeartbeatPace(heartbeats_per_second=1_000)
     clock.advance(seconds=99)
     assert (await viewers.beat("quick")).next_heartbeat_ms == 30_000
     assert await figures.alive("E1") == 2, "a viewer with an interval of 100 s is not late at 99 s"
@@ -74,8 +74,8 @@ async def test_a_shorter_interval_does_not_end_viewers_with_a_longer_one(
     viewers: ViewerActions, figures: AudienceFigures, clock: ManualClock
 ) -> None:
     for name, seconds, later in (("slow", 100, 100), ("slower", 100, 143), ("quick", 50, 61)):
-        viewers.live.pace = HeartbeatPace(heartbeats_per_second=1)
-        viewers.live.pace.update("other", seconds, clock.now_ms())
+        viewers.live.batches.pace = HeartbeatPace(heartbeats_per_second=1)
+        viewers.live.batches.pace.update("other", seconds, clock.now_ms())
         assert (await viewers.beat(name)).next_heartbeat_ms == seconds * 1000
         clock.advance(seconds=later)
     assert await figures.alive("E1") == 2, "a viewer with an interval of 100 s is not late after 204 s"
@@ -88,8 +88,8 @@ async def test_a_viewer_who_keeps_the_interval_stays_alive_while_it_changes(
 ) -> None:
     """One viewer of a small event, while the load of the platform changes."""
     for seconds in (120, 100, 100, 100, 70, 70, 70, 70, 45, 45, 45, 60, 60, 30, 30, 30, 30, 30, 120, 30, 30):
-        viewers.live.pace = HeartbeatPace(heartbeats_per_second=1)
-        viewers.live.pace.update("other", seconds, clock.now_ms())
+        viewers.live.batches.pace = HeartbeatPace(heartbeats_per_second=1)
+        viewers.live.batches.pace.update("other", seconds, clock.now_ms())
         assert (await viewers.beat("ana", "S1")).next_heartbeat_ms == seconds * 1000
         for _ in range(10):
             clock.advance(seconds=seconds / 10)

@@ -26,7 +26,7 @@ from plaza.core.keyspace import Catalogue, Layout, join_catalogues
 from plaza.core.outbox import Outbox
 from plaza.core.outbox_recovery import OutboxRecovery
 from plaza.core.valkey import Arg, ReplyError, Valkey
-from plaza.core.valkey.calls import with_command
+from plaza.core.valkey.calls import error_reply, with_command
 from plaza.core.valkey.connection import pack
 
 # Raise it in a commit that changes the meaning of an existing key.
@@ -300,6 +300,12 @@ def is_function_missing(error: ReplyError) -> bool:
 def _is_untracked(error: ReplyError) -> bool:
     # The Valkey user may read keys but not track them.
     return error.message.startswith("ERR CLIENT CACHING")
+
+
+def error_of(text: str) -> Exception:
+    """Return the Python error of an error text that a function returned for one of several things it was to do."""
+    error = error_reply(text)
+    return _as_plaza_error(error) if isinstance(error, ReplyError) else error
 
 
 def _as_plaza_error(error: ReplyError) -> Exception:

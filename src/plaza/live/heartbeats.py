@@ -1,7 +1,8 @@
 """Heartbeats, leaving and declarations.
 
 On one server each is one Lua function and one round trip. On a cluster the session's keys may be on another node. Then
-the event's part runs first, because it can refuse, and the session's part follows.
+the event's part runs first, because it can refuse, and the session's part follows. `heartbeat_batches.py` sends
+heartbeats that arrive together in one call.
 """
 
 from __future__ import annotations
@@ -12,20 +13,18 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.sequences import chunks
 from plaza.core.settings import Settings
-from plaza.core.valkey import Arg
 from plaza.live import keys
 from plaza.live.creation_limits import CreationLimits
+from plaza.live.heartbeat_batches import HeartbeatBatches
 from plaza.live.model import (
     MAX_SESSIONS,
     NEW_EVENT,
     EventDeclaration,
     Heartbeat,
-    HeartbeatPace,
     HeartbeatResult,
     LeaveRequest,
     LeaveResult,
     LiveEvent,
-    SessionOfAnotherEvent,
     TooManyEvents,
     TooManyPlaces,
     Viewer,
@@ -33,8 +32,6 @@ from plaza.live.model import (
 )
 from plaza.live.session_claims import SessionClaims
 
-# Every heartbeat needs the names of its keys. The names of this many places are cached.
-MAX_CACHED_PLACES = 4096
 MAX_PLACES_PER_CALL = 50
 VIEWERS_PER_CALL = 1_000
 
@@ -48,66 +45,35 @@ class LiveService:
         self._clock = clock
         self._origin = origin  # of the events: `import` if the demo is the source
         self._window_ms = settings.live_alive_seconds * 1000
-        self._only_declared = "0" if settings.live_open else "1"
-        self.pace = HeartbeatPace(settings.live_beats_per_second)
-        self._keys: dict[tuple[str, str, str], list[str]] = {}
         self._claims = SessionClaims(functions)
+        self.batches = HeartbeatBatches(functions, self._claims, settings, clock, origin)
         self._limits = CreationLimits(settings, clock)
 
     async def beat(self, viewer: Viewer, event: str, beat: Heartbeat) -> HeartbeatResult:
         """Write a heartbeat. One round trip; on a cluster two with a session, three if the session is new here."""
-        session = beat.session_id or ""
+        session, location = beat.session_id or "", beat.location
         groups, from_token = effective_groups(viewer, beat.groups)
-        now, interval = self._clock.now_ms(), self.pace.interval_ms
-        args = (
-            event,
-            session,
-            beat.location,
+        known = self.batches.is_known(event, session, location)
+        texts = (event, session, location, *groups)
+        sent = (
             viewer.name,
-            now,
             viewer.address,
             viewer.country,
             "#".join(groups),
             "1" if from_token else "0",
-            interval,
-            self._window_ms,
-            self._only_declared,
-            self._limits.event_refusal(viewer.client, (event, session, beat.location, *groups)),
-            self._origin,
-            self._limits.place_refusal(viewer.client),
+            "" if known else self._limits.event_refusal(viewer.client, texts),
+            "" if known else self._limits.place_refusal(viewer.client),
         )
         try:
-            alive, session_alive, created = await self._write_heartbeat(event, session, beat.location, args)
+            result, created = await self.batches.send(event, session, location, sent)
         except TooManyEvents:
             await self._count_events()  # events may have been purged
-            raise
-        except SessionOfAnotherEvent:
-            self._claims.forget(session)  # a declaration may have taken the session
             raise
         if created:
             self._limits.count(viewer.client, created)
         if created == NEW_EVENT:
             await self._count_events()
-        self.pace.update(event, alive, now)
-        return HeartbeatResult(
-            alive=alive, session_alive=session_alive if session else None, next_heartbeat_ms=interval
-        )
-
-    async def _write_heartbeat(
-        self, event: str, session: str, location: str, args: Sequence[Arg]
-    ) -> tuple[int, int, int]:
-        """Write a heartbeat. Returns the viewers of the event and the session, and what it has created."""
-        names = self._place_keys(event, session, location)
-        if session and self._valkey.clustered:
-            async with self._claims.claimed(event, [session]):
-                alive, _, created, counted_groups = await self._functions.run("live_beat", names, *args)
-            session_args = (*args[:7], counted_groups, "1", *args[9:])
-            session_alive = await self._functions.run(
-                "live_session_beat", keys.session_audience(session), *session_args
-            )
-        else:
-            alive, session_alive, created, _ = await self._functions.run("live_beat", names, *args)
-        return alive, session_alive, created
+        return result
 
     async def _count_events(self) -> None:
         self._limits.event_count = await self._valkey.call("ZCARD", keys.LIVE_EVENTS())
@@ -115,7 +81,7 @@ class LiveService:
     async def leave(self, viewer: Viewer, event: str, request: LeaveRequest) -> LeaveResult:
         """End a viewing session now. One round trip; on a cluster two with a session."""
         session, now = request.session_id or "", self._clock.now_ms()
-        place_keys = self._place_keys(event, session, request.location)
+        place_keys = self.batches.place_keys(event, session, request.location)
         args = (event, session, request.location, viewer.name, now, self._window_ms, self._origin)
         ended, left_session = await self._functions.run("live_leave", place_keys, *args)
         if left_session and self._valkey.clustered:
@@ -191,9 +157,11 @@ class LiveService:
         sessions = await self._valkey.call("SMEMBERS", keys.EVENT_SESSIONS(event))
         found = False
         for audience in (keys.event_audience(event), *map(keys.session_audience, sessions)):
-            gone = 0
-            while not gone:
-                existed, gone = await self._functions.run("live_delete_group", audience, group, VIEWERS_PER_CALL)
+            cursor = ""
+            while cursor != "0":
+                existed, cursor = await self._functions.run(
+                    "live_delete_group", audience, group, cursor or "0", VIEWERS_PER_CALL
+                )
                 found = found or bool(existed)
         return found
 
@@ -203,15 +171,3 @@ class LiveService:
             [("HMGET", keys.EVENT_INFO(event), "title", "declared"), ("SMEMBERS", keys.EVENT_SESSIONS(event))]
         )
         return LiveEvent(id=event, title=title, declared=declared is not None, sessions=sorted(sessions))
-
-    def _place_keys(self, event: str, session: str, location: str) -> list[str]:
-        """Return the keys of `live_beat` and `live_leave`: the event's, on one server also the session's."""
-        names = self._keys.get((event, session, location))
-        if names is None:
-            names = keys.event_keys(event) + keys.viewing_keys(event, session, location)
-            if session and not self._valkey.clustered:
-                names += keys.session_audience(session)
-            if len(self._keys) >= MAX_CACHED_PLACES:
-                self._keys.clear()
-            self._keys[event, session, location] = names
-        return names

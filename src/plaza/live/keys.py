@@ -1,11 +1,8 @@
-"""Every key of `live`. An event and a session each have an *audience*: the same ten keys, under their own name.
+"""Every key of `live`. An event and a session each have an *audience*: the same nine keys, under their own name.
 
 The documented keys say who was seen and when; they are source data. The additional keys hold what a count would
 otherwise have to read from every viewer: countries, groups, viewers who left, and results that are not in SQL yet. So
 a count costs the same with ten viewers and with a million. `#` is in no id, so every name can be read in one way only.
-
-In the sets by country and by group one score holds two numbers: `n × 2^42 + time`, where `n` is the number of the
-country or group. The viewers of a country in a time span are then one `ZCOUNT`.
 """
 
 from __future__ import annotations
@@ -103,7 +100,8 @@ _AUDIENCE_FIELDS = (
     HashField("peak_at", "when that was, Unix milliseconds", KeyAccess.ADMIN),
     HashField("slot", "the latest five minutes with a heartbeat and no record yet: start / 300,000", KeyAccess.ADMIN),
     HashField("recorded", "the latest five minutes with a record: start / 300,000", KeyAccess.ADMIN),
-    HashField("last_group", "the largest number of a group, after a group was deleted", KeyAccess.ADMIN),
+    HashField("frontier", "viewers with a heartbeat since then are in `Counts`, Unix milliseconds", KeyAccess.ADMIN),
+    HashField("surplus", "statistics members beyond one per viewer, at the last look", KeyAccess.ADMIN),
     HashField("followed", "when heartbeats of another service were last counted, Unix milliseconds", KeyAccess.ADMIN),
     HashField("window", "how long a heartbeat counts, milliseconds, if longer than the setting", KeyAccess.ADMIN),
     HashField("window_until", "until when this window is valid", KeyAccess.ADMIN),
@@ -142,10 +140,10 @@ EVENT_VIEWERS = Key(
     "<event>#Event#Viewers",
     "hash",
     "What Plaza last counted for each viewer, so that the next heartbeat finds what it replaces.",
-    contains="viewer → the part of their statistics member after the viewer, then one line per open place: "
-    "`<session>#<location>` or `<location>`, latest first; `#` and the last place if none is open",
+    contains="viewer → `+` if they are in `Counts`, else `-`; country and groups, joined by `#`; then one line per "
+    "open place: `<session>#<location>` or `<location>`, latest first; `#` and the last place if none is open",
     element_regex="<viewer>",
-    value_regex=r"#[^\n]*\n.+",
+    value_regex=r"[+-][A-Z]{2}(?:#[^\n]*)?\n.+",
     owner="event",
     lifetime=RETENTION,
     read=KeyAccess.ADMIN,
@@ -154,34 +152,27 @@ SESSION_VIEWERS = Key(
     "<session>#Session#Viewers",
     "hash",
     "What Plaza last counted for each viewer of a session, without places.",
-    contains="viewer → the part of their statistics member after the viewer; a second line `#` if they left",
+    contains="viewer → `+` if they are in `Counts`, else `-`; country and groups, joined by `#`; a second line `#` "
+    "if they left",
     element_regex="<viewer>",
-    value_regex=r"#[^\n]*(?:\n#)?",
+    value_regex=r"[+-][A-Z]{2}(?:#[^\n]*)?(?:\n#)?",
     owner="session",
     lifetime=RETENTION,
     read=KeyAccess.ADMIN,
 )
-EVENT_COUNTRIES, SESSION_COUNTRIES = _event_and_session(
-    "<event>#Event#Countries",
-    "zset",
-    "Viewers of an event by country.",
-    contains="viewer",
-    element_regex="<viewer>",
-    score="number of the country × 2^42 + the score in `Heartbeat`; the number of `ZZ` is 26 × 25 + 25 + 1",
-)
-EVENT_GROUPS, SESSION_GROUPS = _event_and_session(
-    "<event>#Event#Groups",
-    "zset",
-    "Viewers of an event by group.",
-    contains="`<number of the group>#<viewer>`",
-    element_regex="<count>#<viewer>",
-    score="number of the group × 2^42 + the score in `Heartbeat`",
+EVENT_COUNTS, SESSION_COUNTS = _event_and_session(
+    "<event>#Event#Counts",
+    "hash",
+    "Viewers of an event with a heartbeat since `frontier` in `Info`, by country and by group.",
+    contains="`c#<country>` or `g#<group>` → viewers",
+    element_regex="[cg]#<viewer>",
+    value_regex="<count>",
 )
 EVENT_GROUP_NAMES, SESSION_GROUP_NAMES = _event_and_session(
     "<event>#Event#GroupNames",
     "hash",
-    "The groups of an event, numbered in the order they appeared.",
-    contains="group → its number",
+    "The groups of an event, declared or seen.",
+    contains="group → 1",
     element_regex="<viewer>",
     value_regex="<count>",
 )
@@ -318,8 +309,7 @@ EVENT_AUDIENCE = (
     EVENT_ATTENDED,
     EVENT_INFO,
     EVENT_VIEWERS,
-    EVENT_COUNTRIES,
-    EVENT_GROUPS,
+    EVENT_COUNTS,
     EVENT_GROUP_NAMES,
     EVENT_LEFT,
     EVENT_RECORDS,
@@ -330,8 +320,7 @@ SESSION_AUDIENCE = (
     SESSION_ATTENDED,
     SESSION_INFO,
     SESSION_VIEWERS,
-    SESSION_COUNTRIES,
-    SESSION_GROUPS,
+    SESSION_COUNTS,
     SESSION_GROUP_NAMES,
     SESSION_LEFT,
     SESSION_RECORDS,
@@ -339,17 +328,17 @@ SESSION_AUDIENCE = (
 
 
 def event_audience(event: str) -> list[str]:
-    """Return the ten keys of an event's audience, in the order that Lua expects."""
+    """Return the nine keys of an event's audience, in the order that Lua expects."""
     return [key(event) for key in EVENT_AUDIENCE]
 
 
 def session_audience(session: str) -> list[str]:
-    """Return the ten keys of a session's audience, in the order that Lua expects."""
+    """Return the nine keys of a session's audience, in the order that Lua expects."""
     return [key(session) for key in SESSION_AUDIENCE]
 
 
 def event_keys(event: str) -> list[str]:
-    """Return the thirteen keys of an event that do not depend on a place."""
+    """Return the twelve keys of an event that do not depend on a place."""
     return [*event_audience(event), EVENT_ROOMS(event), EVENT_SESSIONS(event), EVENT_FINISHED(event)]
 
 

@@ -6,7 +6,7 @@ from plaza.core.functions import Library
 from plaza.live import model
 from plaza.live.keys import CATALOGUE
 
-_FILES = ("audience", "heartbeats", "queries", "maintenance", "repair")
+_FILES = ("audience", "counts", "recording", "viewings", "heartbeats", "queries", "maintenance", "repair")
 _CONSTANTS = (
     "SLOT_MS",
     "AWAY_MS",
@@ -18,7 +18,6 @@ _CONSTANTS = (
     "MAX_UNDECLARED_SESSIONS",
     "MAX_CLAIMED_GROUPS",
     "MAX_GROUPS",
-    "MAX_GROUP_NUMBER",
     "MAX_NEW_EVENT_BYTES",
     "MAX_OPEN_PLACES",
     "NEW_EVENT",

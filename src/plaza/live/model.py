@@ -22,7 +22,7 @@ MAX_HEARTBEAT_INTERVAL_MS: Final = 120_000
 AWAY_MS: Final = 2 * MAX_HEARTBEAT_INTERVAL_MS + GRACE_MS + 1
 # One statistics record is kept for each slot of five minutes.
 SLOT_MS: Final = 300_000
-# Two numbers in one score: n × SCORE_SHIFT + time. Times stay below 2^42 until the year 2109, and n below 2^11.
+# Times stay below this until the year 2109. A score in `Left` has it added if the viewer watches elsewhere too.
 SCORE_SHIFT: Final = 2**42
 UNKNOWN_COUNTRY: Final = "ZZ"
 MAX_GROUPS_PER_HEARTBEAT: Final = 20
@@ -39,8 +39,6 @@ NEW_EVENT: Final = 2
 # Viewers can claim any group, so claimed groups have a lower limit than groups from tokens.
 MAX_CLAIMED_GROUPS: Final = 200
 MAX_GROUPS: Final = 1_000
-# A score has room for this many numbers of groups: see SCORE_SHIFT.
-MAX_GROUP_NUMBER: Final = 2**11 - 1
 # Places one viewer can watch at once. One more ends the place with the oldest heartbeat.
 MAX_OPEN_PLACES: Final = 20
 
@@ -175,7 +173,7 @@ def effective_groups(viewer: Viewer, claimed: list[str]) -> tuple[list[str], boo
     """Return the groups that count, sorted, and whether they come from the token. Token groups replace claimed ones."""
     if viewer.groups is not None:
         return sorted({group for group in viewer.groups if is_valid_id(group)})[:MAX_GROUPS_PER_HEARTBEAT], True
-    return sorted(set(claimed)), False
+    return (sorted(set(claimed)) if len(claimed) > 1 else claimed), False
 
 
 def is_valid_id(text: str) -> bool:

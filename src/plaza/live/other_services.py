@@ -59,10 +59,10 @@ class HeartbeatFollower:
             return False
         position = ""
         while True:
-            position, _ = await self._functions.run(
+            position, changed = await self._functions.run(
                 "live_follow", audience, kind, since_ms, position, PAGE_SIZE, self._clock.now_ms()
             )
-            if not position:
+            if not position and changed >= 0:
                 break
         seconds = time.monotonic() - started
         self._paused_until.pop(audience[0], None)

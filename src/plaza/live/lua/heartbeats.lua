@@ -4,263 +4,187 @@
 -- keys belong to another node, and a second call changes them. A heartbeat leaves no outbox entry: if the second call
 -- is lost, the viewer sends the next heartbeat in 30 s.
 
-local function start_key(event, place)
-  local parts = split(place, '#')
-  if parts[2] then return key.session_viewing_start(event, parts[1], parts[2]) end
-  return key.viewing_start(event, parts[1])
-end
-
-local function end_key(event, place)
-  local parts = split(place, '#')
-  if parts[2] then return key.session_viewing_end(event, parts[1], parts[2]) end
-  return key.viewing_end(event, parts[1])
-end
-
--- Returns a viewer's details, their open places (latest first) and the whole entry; nil, {} and nil if there is none.
-local function read_viewer(e, user)
-  local entry = redis.call('HGET', e.viewers, user)
-  if not entry then return nil, {}, nil end
-  local lines = split(entry, '\n')
-  local details = table.remove(lines, 1)
-  if lines[1] and string.sub(lines[1], 1, 1) == '#' then return details, {}, entry end
-  return details, lines, entry
-end
-
-local function write_viewer(e, user, details, open, last_place, before)
-  local places = #open > 0 and table.concat(open, '\n') or '#' .. last_place
-  local entry = details .. '\n' .. places
-  if entry ~= before then redis.call('HSET', e.viewers, user, entry) end
-end
-
--- A viewing session that a viewer ended must not continue with their next heartbeat, like one of another service.
-local function ended_mark(event, user, place)
-  return key.event_ended(event, redis.sha1hex(user .. '#' .. place))
-end
-
-local function mark_ended(event, user, place, stop, window)
-  redis.call('SET', ended_mark(event, user, place), text(math.floor(stop)), 'PX', text(math.floor(window)))
-end
-
-local function is_ended(event, user, place, start)
-  local ended = tonumber(redis.call('GET', ended_mark(event, user, place)) or '')
-  return ended ~= nil and ended >= start
-end
-
--- Emits 'viewing.started', or 'viewing.ended' if it has an end. `e.event` and `e.origin` are set by the command.
-local function emit_viewing(type, e, user, place, start, stop)
-  local parts = split(place, '#')
-  local data = {event = e.event, viewer = user, location = parts[2] or parts[1], started_at = start, ended_at = stop}
-  if parts[2] then data.session = parts[1] end
-  emit(type, e.event, data, e.origin)
-end
-
--- Adds an ended viewing session to those that the worker writes to SQL. Returns whether it was not there yet.
-local function finish_viewing(e, user, place, start, stop)
-  start, stop = to_ms(start), to_ms(stop)
-  if not start then return false end
-  stop = math.max(start, stop or start)
-  if redis.call('ZADD', e.finished, stop, user .. '#' .. text(start) .. '#' .. place) == 0 then return false end
-  emit_viewing('viewing.ended', e, user, place, start, stop)
-  return true
-end
-
--- Why a heartbeat may not create an undeclared event: the ARGV `refusal` of `beat`.
-local REFUSALS = {
-  bytes = {'new_event_too_large', 'The ids and groups of a new event or place have at most ' .. MAX_NEW_EVENT_BYTES .. ' bytes.'},
-  client = {'too_many_new_events', 'Too many new events from this address. Use an existing event or wait.'},
-  total = {'too_many_events', 'There are too many undeclared events. Ask an admin to declare this one.'},
-}
-
-local function require_event(v, info)
-  if info.declared then return end
-  if v.only_declared then
-    fail('event_undeclared', 'This event is not declared. Ask an admin to declare it.', {field = 'event'})
-  end
-  if not info.born and v.refusal ~= '' then
-    local code, detail = unpack(REFUSALS[v.refusal])
-    fail(code, detail, {field = 'event'})
-  end
-end
-
--- A place is stored with several keys, so one address creates few of them, on declared events too. On an undeclared
--- event its names are limited in bytes.
-local function require_new_place(v, info)
-  if v.place_refusal ~= '' then
-    fail('too_many_new_places', 'Too many new sessions and locations from this address. Use existing ones or wait.',
-      {field = v.session ~= '' and 'session_id' or 'location'})
-  end
-  if not info.declared and v.refusal == 'bytes' then
-    local code, detail = unpack(REFUSALS.bytes)
-    fail(code, detail, {field = 'event'})
-  end
-end
-
-local function require_place(e, v, info)
-  require_event(v, info)
-  local known_session = v.session == '' or redis.call('SISMEMBER', e.sessions, v.session) == 1
-  if info.declared and not known_session then
-    fail('session_undeclared', 'This session is not declared. Ask an admin to declare it.', {field = 'session_id'})
-  end
-  if not known_session and redis.call('SCARD', e.sessions) >= MAX_UNDECLARED_SESSIONS then
-    fail('too_many_places', 'This event has too many sessions. Use one that exists.', {field = 'session_id'})
-  end
-  local max_places = info.declared and MAX_PLACES or MAX_UNDECLARED_PLACES
-  if redis.call('HEXISTS', e.rooms, v.place) == 1 then return end
-  if redis.call('HLEN', e.rooms) >= max_places then
-    fail('too_many_places', 'This event has too many locations. Use one that exists.', {field = 'location'})
-  end
-  require_new_place(v, info)
-end
-
-local function require_owner(owner, event)
-  if owner and owner ~= event then
-    fail('session_of_another_event', 'This session belongs to another event.', {field = 'session_id'})
-  end
-end
-
--- The end of a viewer's viewing session at a place. A service may write an end only when the session is over: until
--- then the last heartbeat counts.
-local function viewing_end(e, user, start)
-  local stop = score_ms(e.ends, user)
-  if stop and stop >= start then return stop end
-  return math.max(start, score_ms(e.heartbeat, user) or 0)
-end
-
--- Another service's viewing session at this place, when Plaza sees the viewer there for the first time. It continues if
--- it is still under way; otherwise it is finished before it is overwritten. Returns whether it continues.
-local function take_over_viewing(e, v, window)
-  local start = score_ms(e.starts, v.user)
-  if not start then return false end
-  local stop = viewing_end(e, v.user, start)
-  if v.at - stop <= window and not is_ended(v.event, v.user, v.place, start) then return true end
-  finish_viewing(e, v.user, v.place, start, stop)
-  return false
-end
-
--- Begins a viewing session at the place, or continues the one under way.
-local function continue_viewing(e, v, open, window)
-  local position, continues = index_of(open, v.place), false
-  if position then
-    local stop = score_ms(e.ends, v.user) or 0
-    if position > 1 then table.insert(open, 1, table.remove(open, position)) end
-    if v.at - stop <= window then
-      if v.at > stop then redis.call('ZADD', e.ends, v.at, v.user) end
-      return
-    end
-    finish_viewing(e, v.user, v.place, redis.call('ZSCORE', e.starts, v.user), stop)
-  else
-    v.opened = true
-    continues = take_over_viewing(e, v, window)
-    table.insert(open, 1, v.place)
-    redis.call('ZREM', e.left, v.user)
-    v.created_place = redis.call('HSETNX', e.rooms, v.place, '') == 1
-    if v.session ~= '' then redis.call('SADD', e.sessions, v.session) end
-  end
-  if not continues then redis.call('ZADD', e.starts, v.at, v.user) end
-  emit_viewing('viewing.started', e, v.user, v.place, continues and score_ms(e.starts, v.user) or v.at)
-  redis.call('ZADD', e.ends, v.at, v.user)
-  redis.call('HINCRBY', e.info, 'logins', 1)
-  if #open > MAX_OPEN_PLACES then
-    local place = table.remove(open)
-    local stop = score_ms(end_key(v.event, place), v.user) or 0
-    finish_viewing(e, v.user, place, redis.call('ZSCORE', start_key(v.event, place), v.user), stop)
-    mark_ended(v.event, v.user, place, stop, window)
-  end
-end
-
 -- Lists the event for the worker, which removes it again when it is silent and recorded.
 projection('woke', function(event, at)
   return {'ZADD', key.live_awake(), 'GT', at, event}
 end, 1)
 
-local function event_heartbeat(e, v)
-  local info, fields = read_info(e), {}
-  local old_details, open, entry = read_viewer(e, v.user)
+-- Writes one heartbeat of a viewer who is new, comes back, or has changed something. `entry` is the viewer's, or false.
+local function event_heartbeat(e, v, info, entry, window)
+  local open = open_places(entry)
   if not index_of(open, v.place) then require_place(e, v, info) end
   -- On a declared event viewers can claim only groups that exist.
   if info.declared and not v.has_token_groups then v.max_groups = 0 end
-  info.min_window = v.min_window
-  close_slot(e, info, v.at)
-  open_slot(fields, info, v.at)
-  local window = extend_window(fields, info, v.at, v.interval, v.min_window)
   continue_viewing(e, v, open, window)
-  local details, groups = write_heartbeat(e, v, old_details)
-  write_viewer(e, v.user, details, open, v.place, entry)
-  local alive = measure_peak(fields, e, info, v.at, window)
-  if not info.awake then
-    append_pair(fields, 'awake', 1)
-    project('woke', v.event, v.at)
-  end
+  local class, groups = write_heartbeat(e, v, entry or nil)
+  write_viewer(e, v.user, '+' .. class, open, v.place, entry)
   local is_new = not info.born and not info.declared
   if is_new then project('known', v.event, v.at) end
-  write_info(e, fields)
-  -- The session counts the same groups.
-  v.groups, v.max_groups = groups, MAX_GROUPS
-  return alive, is_new and NEW_EVENT or v.created_place and NEW_PLACE or 0
+  info.born = info.born or v.at
+  return groups, is_new and NEW_EVENT or v.created_place and NEW_PLACE or 0
 end
 
-local function session_heartbeat(s, v, info)
+local function session_heartbeat(s, v, entry)
+  if entry and string.find(entry, '\n', 1, true) then redis.call('ZREM', s.left, v.user) end
+  local line = '+' .. write_heartbeat(s, v, entry or nil)
+  if line ~= entry then redis.call('HSET', s.viewers, v.user, line) end
+end
+
+-- ARGV of `beat`: those of all its heartbeats, then those of each.
+--   event, session ('' for none), location, now, interval, min window, 1 if only declared events are accepted,
+--   the origin of events ('' for none)
+--   user, address, country, groups (joined by '#'), 1 if the groups come from the token, why the event must not be new
+--   (see REFUSALS; '' if it may), why the place must not be new
+local SHARED_ARGS, BEAT_ARGS = 8, 7
+
+-- The heartbeats in ARGV: what they share, and each as a table that falls back to that.
+local function read_beats(args)
+  local session, location = args[2], args[3]
+  local shared = {
+    event = args[1],
+    session = session,
+    place = session ~= '' and session .. '#' .. location or location,
+    at = now(args[4]),
+    interval = tonumber(args[5]),
+    min_window = tonumber(args[6]),
+    only_declared = args[7] == '1',
+    origin = args[8] ~= '' and args[8] or nil,
+  }
+  local beats, users, fallback = {}, {}, {__index = shared}
+  for i = SHARED_ARGS + 1, #args, BEAT_ARGS do
+    local beat = setmetatable({
+      user = args[i],
+      address = args[i + 1],
+      country = args[i + 2],
+      groups_text = args[i + 3],
+      has_token_groups = args[i + 4] == '1',
+      refusal = args[i + 5],
+      place_refusal = args[i + 6],
+    }, fallback)
+    beats[#beats + 1], users[#users + 1] = beat, args[i]
+  end
+  return shared, beats, users
+end
+
+local function raw_class(v)
+  return v.groups_text ~= '' and v.country .. '#' .. v.groups_text or v.country
+end
+
+local function raw_details(v)
+  return '#' .. v.address .. '#' .. v.groups_text .. '#' .. v.country
+end
+
+-- Whether an entry begins with a text, followed by the end or a new line.
+local function begins_with(entry, start)
+  local after = string.byte(entry, #start + 1)
+  return (after == nil or after == 10) and string.sub(entry, 1, #start) == start
+end
+
+-- Writes the event's part of heartbeats. A viewer who goes on watching at the place where they were last, with the same
+-- country and groups, is *known*: all known viewers take four commands together. The reply of each heartbeat is set in
+-- `beat.reply`: what it created, or the error that refused it.
+local function event_heartbeats(e, shared, beats, users, info, fields)
+  local window = prepare(e, fields, info, shared)
+  local entries, stops = redis.call('HMGET', e.viewers, unpack(users)), redis.call('ZMSCORE', e.ends, unpack(users))
+  local known, ends, touched = {}, {}, {}
+  for i, v in ipairs(beats) do
+    local user, entry, stop = v.user, entries[i], to_ms(stops[i])
+    if touched[user] then -- twice in one call
+      write_known(e, shared, known)
+      entry = redis.call('HGET', e.viewers, user)
+    end
+    local is_known = entry and stop and not touched[user] and v.at - stop <= window
+      and begins_with(entry, '+' .. raw_class(v) .. '\n' .. v.place)
+    if is_known then
+      append_pair(known, user, raw_details(v))
+      append_pair(ends, v.at, user)
+      v.reply, v.groups_counted = 0, v.groups_text
+    else
+      v.groups = v.groups_text ~= '' and split(v.groups_text, '#') or {}
+      v.max_groups = v.has_token_groups and MAX_GROUPS or MAX_CLAIMED_GROUPS
+      local ok, groups, created = pcall(event_heartbeat, e, v, info, entry, window)
+      if ok then
+        v.reply, v.groups_counted = created, table.concat(groups, '#')
+      else
+        v.reply = groups
+      end
+    end
+    touched[user] = true
+  end
+  if ends[1] then redis.call('ZADD', e.ends, 'GT', unpack(ends)) end
+  write_known(e, shared, known)
+  return window
+end
+
+-- Writes the session's part of heartbeats. The session counts the groups that the event counts.
+local function session_heartbeats(s, shared, beats, users, info)
   local fields = {}
-  if not info.event then fields = {'event', v.event} end
-  info.min_window = v.min_window
-  close_slot(s, info, v.at)
-  open_slot(fields, info, v.at)
-  local window = extend_window(fields, info, v.at, v.interval, v.min_window)
-  local entry = redis.call('HGET', s.viewers, v.user)
-  local old_details = entry and first_line(entry) or nil
-  if entry and entry ~= old_details then redis.call('ZREM', s.left, v.user) end
-  local details = write_heartbeat(s, v, old_details)
-  if details ~= entry then redis.call('HSET', s.viewers, v.user, details) end
-  local alive = measure_peak(fields, s, info, v.at, window)
+  if not info.event then fields = {'event', shared.event} end
+  local window = prepare(s, fields, info, shared)
+  local entries, known, attended, touched = redis.call('HMGET', s.viewers, unpack(users)), {}, {}, {}
+  for i, v in ipairs(beats) do
+    local user, entry = v.user, entries[i]
+    v.groups_text = v.groups_counted
+    if touched[user] then
+      write_known(s, shared, known)
+      entry = redis.call('HGET', s.viewers, user)
+    end
+    if entry and not touched[user] and not v.opened and entry == '+' .. raw_class(v) then
+      append_pair(known, user, raw_details(v))
+      attended[#attended + 1] = user
+    else
+      v.groups, v.max_groups = v.groups_text ~= '' and split(v.groups_text, '#') or {}, MAX_GROUPS
+      session_heartbeat(s, v, entry)
+    end
+    touched[user] = true
+  end
+  if CLUSTERED and attended[1] then redis.call('SADD', s.attended, unpack(attended)) end
+  write_known(s, shared, known)
+  local alive = measure_peak(fields, s, info, shared.at, window)
   write_info(s, fields)
   return alive
 end
 
--- A heartbeat's ARGV: event, session ('' for none), location, user, now, address, country, groups (joined by '#'),
--- 1 if the groups come from the token, interval, min window, 1 if only declared events are accepted, why the event must
--- not be new (see REFUSALS; '' if it may), the origin of events ('' for none), why the place must not be new.
-local function read_heartbeat(args)
-  local session, location = args[2], args[3]
-  return {
-    event = args[1],
-    session = session,
-    place = session ~= '' and session .. '#' .. location or location,
-    user = args[4],
-    at = now(args[5]),
-    address = args[6],
-    country = args[7],
-    groups = args[8] ~= '' and split(args[8], '#') or {},
-    has_token_groups = args[9] == '1',
-    max_groups = args[9] == '1' and MAX_GROUPS or MAX_CLAIMED_GROUPS,
-    interval = tonumber(args[10]),
-    min_window = tonumber(args[11]),
-    only_declared = args[12] == '1',
-    refusal = args[13],
-    origin = args[14] ~= '' and args[14] or nil,
-    place_refusal = args[15],
-  }
-end
-
--- beat: write a viewer's heartbeat, for the event and on one server also for the session.
--- KEYS the event's 15; on one server with a session also its 10   ARGV see read_heartbeat
--- Reply {alive, session_alive or -1, NEW_EVENT or NEW_PLACE or 0, groups that count (joined by '#')}
+-- beat: write heartbeats of viewers at one place, for the event and on one server also for the session.
+-- KEYS the event's 14; on one server with a session also its 9   ARGV see read_beats
+-- Reply {alive, session_alive or -1, what each has created (NEW_EVENT, NEW_PLACE or 0) or its error, …}; on a cluster each
+-- is followed by its groups that count (joined by '#')
 command('beat', function(keys, args)
-  local v = read_heartbeat(args)
-  local s = keys[16] and read_audience(keys, 16, 'session')
-  local info = s and read_info(s)
-  if s then require_owner(info.event, v.event) end
+  local shared, beats, users = read_beats(args)
+  local s = keys[15] and read_audience(keys, 15, 'session')
+  local session_info = s and read_info(s)
+  if s then require_owner(session_info.event, shared.event) end
   local e = read_event(keys)
-  e.event, e.origin = v.event, v.origin
-  local alive, created = event_heartbeat(e, v)
-  return {alive, s and session_heartbeat(s, v, info) or -1, created, table.concat(v.groups, '#')}
+  e.event, e.origin = shared.event, shared.origin
+  local info, fields = read_info(e), {}
+  local was_awake = info.awake
+  local window = event_heartbeats(e, shared, beats, users, info, fields)
+  local reply, written, writers = {0, -1}, {}, {}
+  for i, v in ipairs(beats) do
+    reply[#reply + 1] = v.reply
+    if CLUSTERED then reply[#reply + 1] = v.groups_counted or '' end
+    if v.groups_counted then written[#written + 1], writers[#writers + 1] = v, users[i] end
+  end
+  if not written[1] then return reply end
+  reply[1] = measure_peak(fields, e, info, shared.at, window)
+  if not was_awake then
+    append_pair(fields, 'awake', 1)
+    project('woke', shared.event, shared.at)
+  end
+  write_info(e, fields)
+  if s then reply[2] = session_heartbeats(s, shared, written, writers, session_info) end
+  return reply
 end)
 
--- session_beat: the session's part of a heartbeat, on a cluster.   KEYS the session's 10   ARGV as beat   Reply alive
+-- session_beat: the session's part of heartbeats, on a cluster, with the groups that count.
+-- KEYS the session's 9   ARGV as beat   Reply alive
 command('session_beat', function(keys, args)
-  local v, s = read_heartbeat(args), read_audience(keys, 1, 'session')
+  local shared, beats, users = read_beats(args)
+  local s = read_audience(keys, 1, 'session')
   local info = read_info(s)
-  require_owner(info.event, v.event)
-  return session_heartbeat(s, v, info)
+  require_owner(info.event, shared.event)
+  for _, v in ipairs(beats) do v.groups_counted = v.groups_text end
+  return session_heartbeats(s, shared, beats, users, info)
 end)
 
 local function leave_session(s, user, at, min_window)
@@ -269,8 +193,8 @@ local function leave_session(s, user, at, min_window)
   local info = read_info(s)
   info.min_window = min_window
   if close_slot(s, info, at) then redis.call('HDEL', s.info, 'slot') end
-  lower_score(s, user, entry, at, window_at(info.window, at, min_window))
-  redis.call('HSET', s.viewers, user, entry .. '\n#')
+  local line = lower_score(s, user, entry, at, window_at(info.window, at, min_window))
+  redis.call('HSET', s.viewers, user, line .. '\n#')
 end
 
 -- Returns the open places with a heartbeat in the window. At the others the viewing session has ended silently.
@@ -303,7 +227,8 @@ command('leave', function(keys, args)
   local min_window = tonumber(args[6])
   e.event, e.origin = v.event, args[7] ~= '' and args[7] or nil
   v.place = v.session ~= '' and v.session .. '#' .. args[3] or args[3]
-  local details, open, entry = read_viewer(e, v.user)
+  local entry = redis.call('HGET', e.viewers, v.user)
+  local open = open_places(entry)
   local position = index_of(open, v.place)
   if not position then return {0, 0} end
   local info = read_info(e)
@@ -318,19 +243,19 @@ command('leave', function(keys, args)
   finish_viewing(e, v.user, v.place, redis.call('ZSCORE', e.starts, v.user), stop)
   mark_ended(v.event, v.user, v.place, stop, window)
   table.remove(open, position)
-  local still_open = places_in_window(e, v, open, window)
-  write_viewer(e, v.user, details, still_open, v.place, entry)
+  local still_open, line = places_in_window(e, v, open, window), first_line(entry)
   if #still_open == 0 then
-    lower_score(e, v.user, details, v.at, window)
+    line = lower_score(e, v.user, entry, v.at, window)
   else
     redis.call('ZADD', e.left, 'GT', SCORE_SHIFT + stop, v.user)
   end
+  write_viewer(e, v.user, line, still_open, v.place, entry)
   local left_session = v.session ~= '' and not has_session(still_open, v.session)
-  if left_session and keys[16] then leave_session(read_audience(keys, 16, 'session'), v.user, v.at, min_window) end
+  if left_session and keys[15] then leave_session(read_audience(keys, 15, 'session'), v.user, v.at, min_window) end
   return {1, left_session and 1 or 0}
 end)
 
--- session_leave: the session's part of leaving, on a cluster.   KEYS the session's 10   ARGV user, now, min window
+-- session_leave: the session's part of leaving, on a cluster.   KEYS the session's 9   ARGV user, now, min window
 command('session_leave', function(keys, args)
   leave_session(read_audience(keys, 1, 'session'), args[1], now(args[2]), tonumber(args[3]))
 end)
@@ -367,9 +292,9 @@ projection('known', function(event, at)
   return {'ZADD', key.live_events(), 'GT', at, event}
 end, 1)
 
--- declare_groups: add groups that viewers can claim.   KEYS the event's 10   ARGV group …
+-- declare_groups: add groups that viewers can claim.   KEYS the event's 9   ARGV group …
 command('declare_groups', function(keys, args)
-  number_groups(read_audience(keys, 1, 'event'), args, MAX_GROUPS)
+  known_groups(read_audience(keys, 1, 'event'), args, MAX_GROUPS)
 end)
 
 -- claim: assign a session to an event, on a cluster.   KEYS info   ARGV event   Reply 1 if the session had no event

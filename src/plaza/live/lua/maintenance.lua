@@ -3,15 +3,22 @@
 -- Older heartbeats of other services open no slot.
 local MAX_UNRECORDED_MS = 3600000
 
+-- Statistics members beyond one per viewer: another service that gives a viewer other details adds one.
+local function surplus_members(a)
+  return redis.call('ZCARD', a.statistics) - redis.call('HLEN', a.viewers)
+end
+
 -- close: write the record of five minutes that are over, if no heartbeat has, and measure the peak.
--- KEYS the audience's 10   ARGV 'event' or 'session', now, min window, 1 to record also while heartbeats are not followed
+-- KEYS the audience's 9   ARGV 'event' or 'session', now, min window, 1 to record also while heartbeats are not followed
 -- Reply 1, or 0 if heartbeats of other services have to be followed first (see `follow`)
 command('close', function(keys, args)
   local a, at, fields = read_audience(keys, 1, args[1]), now(args[2]), {}
   local info, latest = read_info(a), latest_beat(a)
   info.min_window = tonumber(args[3])
   local window = window_at(info.window, at, info.min_window)
-  local _, complete = statistics(a, at - window, alive_until(at, window), at)
+  local _, complete = statistics(a, at - window, alive_until(at, window), at, MAX_PASSED_BY_WORKER)
+  local surplus = text(surplus_members(a))
+  complete = complete and surplus == (redis.call('HGET', a.info, 'surplus') or '0')
   if not complete and args[4] ~= '1' then return 0 end
   -- Heartbeats of other services open no slot.
   local latest_slot = math.floor(latest / SLOT_MS)
@@ -26,35 +33,41 @@ command('close', function(keys, args)
   elseif opened then
     append_pair(fields, 'slot', latest_slot)
   end
+  if not complete then append_pair(fields, 'surplus', surplus) end
   measure_peak(fields, a, info, at, window)
   write_info(a, fields)
   return 1
 end)
 
 -- follow: make the additional keys follow a page of heartbeats that other services may have written.
--- KEYS the audience's 10   ARGV 'event' or 'session', earliest heartbeat, position, count, now
--- Reply {position ('' at the end), number of changes}
+-- KEYS the audience's 9   ARGV 'event' or 'session', earliest heartbeat, position, count, now
+-- Reply {position ('' at the end), number of changes, or -1 to call it again}
 command('follow', function(keys, args)
   local a, since = read_audience(keys, 1, args[1]), tonumber(args[2])
-  if args[3] == '' then
-    local _, counted = count_countries(a, since, SCORE_SHIFT - 1)
-    if counted > redis.call('ZCOUNT', a.heartbeat, since, '+inf') then uncount_removed(a, since) end
+  local info = read_info(a)
+  if args[3] == '' and a.frontier then
+    -- Up to the last heartbeats that can still be recorded.
+    local edge = info.slot and (info.slot + 1) * SLOT_MS - AWAY_MS or since
+    if not move_frontier(a, math.max(a.frontier, math.min(since, edge)), MAX_PASSED_BY_WORKER) then return {'', -1} end
+    local _, _, counted = count_classes(a, math.max(0, since), SCORE_SHIFT - 1, 1e9)
+    if counted > redis.call('ZCOUNT', a.heartbeat, since, '+inf') then uncount_removed(a) end
   end
   local position, changed = follow_page(a, since, args[3], tonumber(args[4]), now(args[5]))
   return {position, changed}
 end)
 
 -- open: count viewing sessions of another service that are under way: the viewers are at the place from now on.
--- KEYS the event's 15   ARGV event, place, viewer, start, …
+-- KEYS the event's 14   ARGV event, place, viewer, start, …
 command('open', function(keys, args)
   local e, place = read_event(keys), args[2]
   e.event = args[1]
   for i = 3, #args, 2 do
     local user, start = args[i], score_ms(e.starts, args[i])
-    local details, open, entry = read_viewer(e, user)
-    if details and start == tonumber(args[i + 1]) and #open < MAX_OPEN_PLACES and not index_of(open, place) then
+    local entry = redis.call('HGET', e.viewers, user)
+    local open = open_places(entry)
+    if entry and start == tonumber(args[i + 1]) and #open < MAX_OPEN_PLACES and not index_of(open, place) then
       table.insert(open, 1, place)
-      write_viewer(e, user, details, open, place, entry)
+      write_viewer(e, user, first_line(entry), open, place, entry)
       redis.call('HINCRBY', e.info, 'logins', 1)
       emit_viewing('viewing.started', e, user, place, start)
     end
@@ -62,7 +75,7 @@ command('open', function(keys, args)
 end)
 
 -- wake: list an event for the worker if heartbeats of another service are not recorded yet.
--- KEYS the event's 13   ARGV event, now   Reply 1 if it was not listed
+-- KEYS the event's 12   ARGV event, now   Reply 1 if it was not listed
 command('wake', function(keys, args)
   local e = read_event(keys)
   local info, latest = read_info(e), latest_beat(e)
@@ -75,7 +88,7 @@ command('wake', function(keys, args)
 end)
 
 -- add_place: add a place that another service wrote viewing sessions for.
--- KEYS the event's 13   ARGV event, now, place, session ('' for none)   Reply 1 if it is new
+-- KEYS the event's 12   ARGV event, now, place, session ('' for none)   Reply 1 if it is new
 command('add_place', function(keys, args)
   local e = read_event(keys)
   if redis.call('HSETNX', e.rooms, args[3], '') == 0 then return 0 end
@@ -87,7 +100,7 @@ command('add_place', function(keys, args)
 end)
 
 -- sweep: finish a batch of viewing sessions at a place whose window has passed, oldest first.
--- KEYS the event's 15   ARGV place, position, now, min window, batch, event
+-- KEYS the event's 14   ARGV place, position, now, min window, batch, event
 -- Reply {number read, position, unreadable, viewer, start, end, …}; the viewers are those that Plaza does not count at
 -- the place: their viewing sessions are in SQL already, or another service's
 command('sweep', function(keys, args)
@@ -102,12 +115,13 @@ command('sweep', function(keys, args)
     local user, stop, start = found[i], to_ms(found[i + 1]), score_ms(e.starts, found[i])
     if tonumber(found[i + 1]) > limit then break end
     reply[1], reply[2] = reply[1] + 1, found[i + 1] .. ' ' .. user
-    local details, open, entry = read_viewer(e, user)
+    local entry = redis.call('HGET', e.viewers, user)
+    local open = open_places(entry)
     local position = index_of(open, place)
     if position then
       finish_viewing(e, user, place, start, stop)
       table.remove(open, position)
-      write_viewer(e, user, details, open, place, entry)
+      write_viewer(e, user, first_line(entry), open, place, entry)
     elseif not start or not stop then
       reply[3] = reply[3] + 1
     elseif stop >= start then
@@ -118,7 +132,7 @@ command('sweep', function(keys, args)
 end)
 
 -- finish_external: finish viewing sessions of another service, which are not in SQL.
--- KEYS the event's 13   ARGV event, place, viewer, start, end, …
+-- KEYS the event's 12   ARGV event, place, viewer, start, end, …
 command('finish_external', function(keys, args)
   local e = read_event(keys)
   e.event = args[1]
@@ -141,7 +155,7 @@ command('delete_written_records', function(keys, args)
 end)
 
 -- mark_silent: mark an event as silent if everything of it is recorded. The next heartbeat wakes it.
--- KEYS the event's 13   ARGV now   Reply 1 if it is silent
+-- KEYS the event's 12   ARGV now   Reply 1 if it is silent
 command('mark_silent', function(keys, args)
   local e = read_event(keys)
   local busy = latest_beat(e) > now(args[1]) - AWAY_MS - 1000
@@ -160,38 +174,43 @@ end)
 
 -- Removes a viewer from an audience.
 local function remove_viewer(a, user, entry)
-  if entry then redis.call('ZREM', a.statistics, user .. first_line(entry)) end
   uncount_viewer(a, user, entry)
   redis.call('ZREM', a.heartbeat, user)
   redis.call('SREM', a.attended, user)
 end
 
 -- delete_viewer: remove a user from an audience, with the statistics members that the caller found.
--- KEYS the audience's 10   ARGV viewer, statistics member …
+-- KEYS the audience's 9   ARGV viewer, statistics member …
 command('delete_viewer', function(keys, args)
   local a = read_audience(keys, 1)
+  local beat = score_ms(a.heartbeat, args[1])
+  local details = beat and find_details(a, args[1], beat)
+  if details then redis.call('ZREM', a.statistics, args[1] .. details) end
   remove_viewer(a, args[1], redis.call('HGET', a.viewers, args[1]))
   for i = 2, #args do redis.call('ZREM', a.statistics, args[i]) end
 end)
 
 -- rename: give a user's data in an audience another name. If both names are there, the one seen last stays.
--- KEYS the audience's 10   ARGV 'event' or 'session', old, new, statistics member of the old name …
+-- KEYS the audience's 9   ARGV 'event' or 'session', old, new, statistics member of the old name …
 command('rename', function(keys, args)
   local a, old, new = read_audience(keys, 1, args[1]), args[2], args[3]
+  read_info(a)
   follow_viewer(a, old, redis.call('ZSCORE', a.heartbeat, old))
   local entry, other = unpack(redis.call('HMGET', a.viewers, old, new))
   local attended = redis.call('SISMEMBER', a.attended, old) == 1
   local beat, left = score_ms(a.heartbeat, old) or 0, redis.call('ZSCORE', a.left, old)
+  local details, other_beat = find_details(a, old, beat), score_ms(a.heartbeat, new) or 0
   remove_viewer(a, old, entry)
+  if details then redis.call('ZREM', a.statistics, old .. details) end
   for i = 4, #args do redis.call('ZREM', a.statistics, args[i]) end
   if attended then redis.call('SADD', a.attended, new) end
-  if not entry or (other and (score_ms(a.heartbeat, new) or 0) >= beat) then return end
+  if not entry or (other and other_beat >= beat) then return end
+  local replaced = other and find_details(a, new, other_beat)
+  if replaced then redis.call('ZREM', a.statistics, new .. replaced) end
   remove_viewer(a, new, other)
-  local details = first_line(entry)
-  local groups, country = parse_details(details)
   redis.call('ZADD', a.heartbeat, beat, new)
-  redis.call('ZADD', a.statistics, beat, new .. details)
-  index_viewer(a, new, known_group_numbers(a, groups), country, beat)
+  if details then redis.call('ZADD', a.statistics, beat, new .. details) end
+  recount(a, nil, counted_class(entry))
   if left then redis.call('ZADD', a.left, left, new) end
   redis.call('SADD', a.attended, new)
   redis.call('HSET', a.viewers, new, entry)
@@ -212,7 +231,7 @@ command('rename_place', function(keys, args)
   redis.call('ZREM', keys[2], old)
 end)
 
--- delete_places: remove places and their viewing sessions.   KEYS the event's 13   ARGV event, place …
+-- delete_places: remove places and their viewing sessions.   KEYS the event's 12   ARGV event, place …
 command('delete_places', function(keys, args)
   local e, event = read_event(keys), args[1]
   for i = 2, #args do
@@ -221,29 +240,32 @@ command('delete_places', function(keys, args)
   end
 end)
 
--- delete_session: remove a session's audience.   KEYS the session's 10   ARGV event   Reply 1 if it was the event's
+-- delete_session: remove a session's audience.   KEYS the session's 9   ARGV event   Reply 1 if it was the event's
 command('delete_session', function(keys, args)
   if redis.call('HGET', keys[4], 'event') ~= args[1] then return 0 end
   redis.call('UNLINK', unpack(keys))
   return 1
 end)
 
--- delete_group: remove a group from an audience, a batch of viewers at a time.
--- KEYS the audience's 10   ARGV group, batch   Reply {1 if it existed, 1 if it is gone}
+-- delete_group: remove a group from an audience, and from the classes of a batch of viewers.
+-- KEYS the audience's 9   ARGV group, cursor, batch   Reply {1 if it existed, next cursor ('0' at the end)}
 command('delete_group', function(keys, args)
-  local a = read_audience(keys, 1)
-  local number = tonumber(redis.call('HGET', a.group_names, args[1]) or '')
-  if not number then return {0, 1} end
-  local first, last = number * SCORE_SHIFT, '(' .. text((number + 1) * SCORE_SHIFT)
-  local members = redis.call('ZRANGEBYSCORE', a.groups, first, last, 'LIMIT', 0, tonumber(args[2]))
-  if #members > 0 then
-    redis.call('ZREM', a.groups, unpack(members))
-    return {1, 0}
+  local a, group = read_audience(keys, 1), args[1]
+  local existed = redis.call('HDEL', a.group_names, group)
+  local cursor, found = unpack(redis.call('HSCAN', a.viewers, args[2], 'COUNT', args[3]))
+  for i = 1, #found, 2 do
+    local entry = found[i + 1]
+    local counted, class = parse_entry(entry)
+    local groups = split(class, '#')
+    local country, position = table.remove(groups, 1), index_of(groups, group)
+    if position then
+      table.remove(groups, position)
+      local new = class_of(country, groups)
+      if counted then recount(a, class, new) end
+      redis.call('HSET', a.viewers, found[i], string.sub(entry, 1, 1) .. new .. (string.match(entry, '\n.*') or ''))
+    end
   end
-  local highest = math.max(redis.call('HLEN', a.group_names), tonumber(redis.call('HGET', a.info, 'last_group') or 0))
-  redis.call('HSET', a.info, 'last_group', highest)
-  redis.call('HDEL', a.group_names, args[1])
-  return {1, 1}
+  return {existed, cursor}
 end)
 
 local function require_silence(a, before)
@@ -251,7 +273,7 @@ local function require_silence(a, before)
 end
 
 -- purge_places: remove the raw viewing sessions of some places of a silent event; they are in SQL.
--- KEYS the event's 13   ARGV event, silent since, place …
+-- KEYS the event's 12   ARGV event, silent since, place …
 command('purge_places', function(keys, args)
   local e, event = read_event(keys), args[1]
   require_silence(e, tonumber(args[2]))
@@ -262,7 +284,7 @@ command('purge_places', function(keys, args)
 end)
 
 -- purge: remove the raw keys of an audience; what an admin declared stays.
--- KEYS the audience's 10   ARGV silent since, 1 to keep what was declared
+-- KEYS the audience's 9   ARGV silent since, 1 to keep what was declared
 command('purge', function(keys, args)
   local a = read_audience(keys, 1)
   require_silence(a, tonumber(args[1]))

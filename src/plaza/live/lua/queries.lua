@@ -31,16 +31,16 @@ query('seen_since', function(keys, args)
   return count
 end)
 
--- statistics: the statistics of now.   KEYS the audience's 10   ARGV now, min window
+-- statistics: the statistics of now.   KEYS the audience's 9   ARGV now, min window
 -- Reply {JSON, 1 if the additional keys follow all heartbeats, the earliest heartbeat that counts}
 query('statistics', function(keys, args)
   local a, at = read_audience(keys, 1), now(args[1])
-  local since = alive_since(a.info, at, tonumber(args[2]))
-  local json, complete = statistics(a, since, alive_until(at, at - since), at)
+  local since = at - window_at(read_info(a).window, at, tonumber(args[2]))
+  local json, complete = statistics(a, since, alive_until(at, at - since), at, MAX_PASSED_BY_READ)
   return {json, complete and 1 or 0, since}
 end)
 
--- figures: the totals of an audience.   KEYS the audience's 10   ARGV now, min window
+-- figures: the totals of an audience.   KEYS the audience's 9   ARGV now, min window
 -- Reply {born, peak, peak_at, logins, attended, seen, alive, window, title or false}
 query('figures', function(keys, args)
   local a, at = read_audience(keys, 1), now(args[1])
@@ -60,7 +60,7 @@ end)
 
 -- viewings_page: the latest viewing session of each viewer at a place, in the order they began. Those that wait for the
 -- worker in `finished` are left out.
--- KEYS the event's 15   ARGV place, position, count, now, min window, event
+-- KEYS the event's 14   ARGV place, position, count, now, min window, event
 -- Reply {position ('' at the end), unreadable, viewer, start, end, under way, open, …}; `open` is 1 if Plaza counts the
 -- viewer there, 0 if the viewing session may be in SQL already or another service's
 query('viewings_page', function(keys, args)
@@ -73,7 +73,7 @@ query('viewings_page', function(keys, args)
     if not start then
       page[2] = page[2] + 1
     elseif not redis.call('ZSCORE', e.finished, user .. '#' .. text(start) .. '#' .. place) then
-      local _, open = read_viewer(e, user)
+      local open = open_places(redis.call('HGET', e.viewers, user))
       local stop, is_open = viewing_end(e, user, start), index_of(open, place) ~= nil
       local under_way = stop >= since and (is_open or not is_ended(args[6], user, place, start))
       for _, value in ipairs({user, text(start), text(stop), under_way and 1 or 0, is_open and 1 or 0}) do
@@ -85,7 +85,7 @@ query('viewings_page', function(keys, args)
 end)
 
 -- under_way_page: the viewing sessions at a place with an end in the window, where Plaza does not count the viewer.
--- KEYS the event's 15   ARGV place, position, count, now, min window   Reply {position ('' at the end), viewer, start, …}
+-- KEYS the event's 14   ARGV place, position, count, now, min window   Reply {position ('' at the end), viewer, start, …}
 query('under_way_page', function(keys, args)
   local e, place, count = read_event(keys), args[1], tonumber(args[3])
   local since = alive_since(e.info, now(args[4]), tonumber(args[5]))
@@ -94,7 +94,7 @@ query('under_way_page', function(keys, args)
   local page = {position_after(found, count)}
   for i = 1, #found, 2 do
     local user, start = found[i], score_ms(e.starts, found[i])
-    local _, open = read_viewer(e, user)
+    local open = open_places(redis.call('HGET', e.viewers, user))
     if start and not index_of(open, place)
       and not redis.call('ZSCORE', e.finished, user .. '#' .. text(start) .. '#' .. place) then
       append_pair(page, user, text(start))

@@ -18,12 +18,12 @@ async def a_viewer_has_no_entry(client: Any, community: SampleCommunity) -> None
 
 @corruptions.found_as("<event>#Event#Viewers", "viewer")
 async def an_entry_has_no_heartbeat(client: Any, community: SampleCommunity) -> None:
-    await client.hset(v.EVENT_VIEWERS("E1"), "missing", "#203.0.113.99##NZ\n#")
+    await client.hset(v.EVENT_VIEWERS("E1"), "missing", "-NZ\n#")
 
 
-@corruptions.found_as("<session>#Session#Statistics", "viewer")
-async def an_entry_has_other_details_than_the_statistics(client: Any, community: SampleCommunity) -> None:
-    await client.hset(v.SESSION_VIEWERS("S1"), "ana", "#203.0.113.99##FR")
+@corruptions.found_as("<session>#Session#Viewers", "viewer")
+async def an_entry_has_another_country_than_the_statistics(client: Any, community: SampleCommunity) -> None:
+    await client.hset(v.SESSION_VIEWERS("S1"), "ana", "+FR")
 
 
 @corruptions.found_as("<session>#Session#Statistics", "member", kept=True)
@@ -32,18 +32,19 @@ async def a_statistics_member_has_no_country(client: Any, community: SampleCommu
 
 
 @corruptions.found_as("<event>#Event#Viewers", "viewer")
-async def a_viewer_counts_for_another_country(client: Any, community: SampleCommunity) -> None:
-    await client.zincrby(v.EVENT_COUNTRIES("E1"), 2**42, "ana")
+async def a_viewer_is_not_counted(client: Any, community: SampleCommunity) -> None:
+    entry = await client.hget(v.EVENT_VIEWERS("E1"), "ana")
+    await client.hset(v.EVENT_VIEWERS("E1"), "ana", "-" + entry[1:])
 
 
-@corruptions.found_as("<event>#Event#Groups", "group")
-async def a_viewer_counts_for_another_group(client: Any, community: SampleCommunity) -> None:
-    await client.zadd(v.EVENT_GROUPS("E1"), {"1#dora": 2**42 + 5})
+@corruptions.found_as("<event>#Event#Counts", "count")
+async def a_country_has_too_many_viewers(client: Any, community: SampleCommunity) -> None:
+    await client.hincrby(v.EVENT_COUNTS("E1"), "c#NZ", 5)
 
 
-@corruptions.found_as("<event>#Event#Viewers", "group")
-async def a_viewer_is_missing_in_a_group(client: Any, community: SampleCommunity) -> None:
-    await client.zrem(v.EVENT_GROUPS("E1"), "1#ana")
+@corruptions.found_as("<event>#Event#Counts", "count")
+async def a_group_without_viewers_is_counted(client: Any, community: SampleCommunity) -> None:
+    await client.hset(v.EVENT_COUNTS("E1"), "g#empty", 1)
 
 
 @corruptions.found_as("<event>#Event#Left", "left")
