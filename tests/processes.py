@@ -73,9 +73,9 @@ def alive(process: psutil.Process) -> bool:
 
 
 def command_line(process: psutil.Process) -> str:
-    """Its command line; empty if the process is gone or a zombie."""
+    """Its name and command line; empty if the process is gone or a zombie."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        return "" if process.status() == psutil.STATUS_ZOMBIE else " ".join(process.cmdline())
+        return "" if process.status() == psutil.STATUS_ZOMBIE else " ".join((process.name(), *process.cmdline()))
     return ""
 
 
@@ -127,7 +127,7 @@ class ServerProcess:
         return httpx.get(self.url + path, headers=headers, timeout=TIME_LIMIT_SECONDS)
 
     def children(self, word: str = "") -> list[psutil.Process]:
-        """Its descendants whose command line contains a word."""
+        """Its descendants whose name or command line contains a word."""
         started = psutil.Process(self.process.pid).children(recursive=True)
         return [process for process in started if (command := command_line(process)) and word in command]
 

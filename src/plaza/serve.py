@@ -14,11 +14,11 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any
 
 import structlog
 import uvicorn
@@ -35,10 +35,10 @@ from plaza.core.http.admission_queue import AdmissionQueue
 from plaza.core.http.app import App
 from plaza.core.http.connection_limits import ConnectionLimits
 from plaza.core.http.uvicorn_protocol import limited_protocol
+from plaza.core.process.fork import ParentLink
 from plaza.core.process.gc_freeze import freeze_gc
 from plaza.core.process.listening_socket import listen, local_url
 from plaza.core.settings import Settings
-from plaza.core.telemetry import configure_logs
 from plaza.core.valkey.address import parse_url
 from plaza.demo.keys import DEMO
 from plaza.demo.lifecycle import is_open, may_load_demo, request_demo
@@ -46,8 +46,6 @@ from plaza.demo.offered_accounts import PASSWORD_FILE, admin_password
 from plaza.shutdown import DRAIN_SECONDS, Shutdown, StartInterrupted, completes_before
 from plaza.supervisor import Supervisor
 from plaza.valkey_discovery import open_connection, wait_for_server
-
-T = TypeVar("T")
 
 log = structlog.get_logger("plaza.serve")
 
@@ -74,7 +72,9 @@ async def _serve(settings: Settings, sock: socket.socket, *, may_load_demo: bool
             if settings.workers == 1:
                 await run_api(settings, sock, shutdown, on_ready, with_worker=True)
             else:
-                await Supervisor(settings, sock, shutdown).run(on_ready)
+                api = partial(run_child, partial(run_api, settings, sock))
+                worker = partial(run_child, partial(run_worker, settings))
+                await Supervisor(settings, shutdown, api, worker).run(on_ready)
     return shutdown.exit_status
 
 
@@ -253,33 +253,18 @@ async def run_worker(settings: Settings, shutdown: Shutdown, ready: Callable[[],
         await shutdown.requested.wait()
 
 
-def run_child(arguments: list[str]) -> int:
-    """Run a child of the supervisor: `api LISTENING_SOCKET READY_PIPE` or `worker READY_PIPE`."""
-    configure_logs()
-    role, *handles = arguments
-    ready_pipe = int(handles.pop())
+def run_child(run: Callable[[Shutdown, Callable[[], None]], Coroutine[Any, Any, None]], link: ParentLink) -> int:
+    """Run a forked child of the supervisor until a signal, or until its parent is gone. Returns the exit status."""
 
-    def report_ready() -> None:
-        os.write(ready_pipe, b".")
-        os.close(ready_pipe)
-
-    async def run() -> int:
+    async def run_until_signal() -> int:
         shutdown = Shutdown()
         shutdown.handle_signals()
-        settings = Settings.from_env()
+        link.on_parent_end(lambda: shutdown.request(1))
         with contextlib.suppress(StartInterrupted):
-            if role == "api":
-                with socket.socket(fileno=int(handles[0])) as sock:
-                    await run_api(settings, sock, shutdown, report_ready)
-            else:
-                await run_worker(settings, shutdown, report_ready)
+            await run(shutdown, link.report_ready)
         return shutdown.exit_status
 
     try:
-        return uvloop.run(run())
+        return uvloop.run(run_until_signal())
     except EXPECTED as error:
         return print_error(error)
-
-
-if __name__ == "__main__":
-    sys.exit(run_child(sys.argv[1:]))

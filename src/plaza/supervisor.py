@@ -1,5 +1,7 @@
 """Supervises child processes: several API processes on one listening socket, and one worker.
 
+They are forked from the parent, which has imported everything once.
+
 The parent handles no requests, so no request can stop it. A child that dies is restarted after a wait that grows with
 repeated deaths; the other children serve its connections meanwhile. If a child fails in its first start, everything
 stops: the operator must fix something, and the child has printed what.
@@ -8,16 +10,15 @@ stops: the operator must fix something, and the child has printed what.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-import sys
 import time
 from collections.abc import Callable
 
 import structlog
 
 from plaza.core import metrics
-from plaza.core.process.child import Backoff, spawn, terminate
+from plaza.core.process.child import Backoff, terminate
+from plaza.core.process.fork import ForkedProcess, ParentLink, fork
+from plaza.core.process.gc_freeze import freeze_gc
 from plaza.core.process.shared_memory_dir import SharedMemoryDir
 from plaza.core.settings import Settings
 from plaza.shutdown import DRAIN_SECONDS, Shutdown, completes_before
@@ -29,31 +30,31 @@ log = structlog.get_logger("plaza.supervisor")
 CHILD_STOP_SECONDS = max(DRAIN_SECONDS, 2 * STOP_SECONDS) + 5
 
 
-class Supervisor:
-    """Starts the children, restarts the ones that die, and stops them in order."""
+RunChild = Callable[[ParentLink], int]
 
-    def __init__(self, settings: Settings, sock: socket.socket, shutdown: Shutdown) -> None:
+
+class Supervisor:
+    """Forks the children, again if one dies, and stops them in order."""
+
+    def __init__(self, settings: Settings, shutdown: Shutdown, run_api: RunChild, run_worker: RunChild) -> None:
         self._shutdown = shutdown
-        self._sock = sock
+        self._run_api, self._run_worker = run_api, run_worker
         self._api_count = settings.workers
-        # Children read the same environment, plus the URL of the embedded Valkey and where they share their metrics.
         self._metrics_dir = SharedMemoryDir(settings.data_dir.absolute() / "metrics")
-        shared = metrics.share(self._metrics_dir.path)
-        self._environment = {**os.environ, "PLAZA_VALKEY_URL": settings.valkey_url, **shared}
+        metrics.share(self._metrics_dir.path)
         self._ready_count = 0
         self._all_ready = asyncio.Event()
 
     async def run(self, on_ready: Callable[[], None]) -> None:
         """Keep the children alive until a shutdown is requested. API processes stop first, then the worker."""
         worker_stopping = asyncio.Event()
-        read, write = os.pipe()
-        asyncio.get_running_loop().add_reader(read, self._count_ready, read)
+        freeze_gc()  # the children share the memory of what exists now, and do not trace it
         try:
             apis = [
-                asyncio.create_task(self._supervise("api", [self._sock.fileno(), write], self._shutdown.requested))
+                asyncio.create_task(self._supervise("plaza-api", self._run_api, self._shutdown.requested))
                 for _ in range(self._api_count)
             ]
-            worker = asyncio.create_task(self._supervise("worker", [write], worker_stopping))
+            worker = asyncio.create_task(self._supervise("plaza-worker", self._run_worker, worker_stopping))
             all_ready = asyncio.create_task(self._all_ready.wait())
             await asyncio.wait({all_ready, *apis, worker}, return_when=asyncio.FIRST_COMPLETED)
             all_ready.cancel()
@@ -63,34 +64,33 @@ class Supervisor:
             worker_stopping.set()
             await worker
         finally:
-            asyncio.get_running_loop().remove_reader(read)
-            os.close(read)
-            os.close(write)
             self._metrics_dir.close()
 
-    def _count_ready(self, read: int) -> None:
-        self._ready_count += len(os.read(read, 64))
+    async def _count_when_ready(self, process: ForkedProcess) -> None:
+        await process.ready.wait()
+        self._ready_count += 1
         if self._ready_count > self._api_count:  # all API processes and the worker
             self._all_ready.set()
 
-    async def _supervise(self, role: str, handles: list[int], stopping: asyncio.Event) -> None:
+    async def _supervise(self, name: str, run: RunChild, stopping: asyncio.Event) -> None:
         """Run one child, again after it dies, until `stopping` is set."""
         backoff = Backoff()
-        command = [sys.executable, "-m", "plaza.serve", role, *map(str, handles)]
         while not stopping.is_set():
             started = time.monotonic()
-            process = await spawn(command, inherit=handles, env=self._environment)
+            process = fork(name, run)
+            counting = asyncio.ensure_future(self._count_when_ready(process))
             exited = asyncio.ensure_future(process.wait())
             if not await completes_before(exited, stopping):
                 await terminate(process, CHILD_STOP_SECONDS)
                 return
+            counting.cancel()
             if not self._all_ready.is_set():
                 # The other children may have failed for the same reason, or stop because of it.
                 status = 2 if exited.result() == 2 else 1
                 self._shutdown.request(status)
                 return
             wait = backoff.wait_after(time.monotonic() - started)
-            log.error("process_died", role=role, pid=process.pid, status=exited.result(), restart_in_seconds=wait)
+            log.error("process_died", role=name, pid=process.pid, status=exited.result(), restart_in_seconds=wait)
             pause = asyncio.ensure_future(asyncio.sleep(wait))
             await completes_before(pause, stopping)
             pause.cancel()

@@ -25,12 +25,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from plaza.core import metrics
 from plaza.core.errors import Unavailable
+from plaza.core.process.pids import is_running
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.telemetry import HIDDEN, RequestLog, configure_logs, metrics_sampling
 from plaza.core.valkey import RequestUsage, Valkey
+from tests.processes import until
 from tests.servers import Cluster, Server, running_server
-from tests.timeouts import TIME_LIMIT_SECONDS, connect_for_test, within_time_limit
+from tests.timeouts import connect_for_test, within_time_limit
 from tests.waiting import eventually
 
 
@@ -313,82 +315,104 @@ def test_prometheus_can_parse_the_metrics() -> None:
     assert "process_cpu_seconds" in shown
 
 
-CHILD = """
-    import sys
+PARENT = """
+    import os, signal, sys
+    from pathlib import Path
     from plaza.core import metrics
-    metrics.HTTP_RATE_LIMITED.labels("write").inc(3)
-    metrics.HTTP_IN_FLIGHT.set(2)
-    metrics.JOB_DURATION.labels("tidy").observe(0.2)
-    metrics.JOB_LAST_SUCCESS.labels("tidy").set(float(sys.argv[1]))
-    print("counted", flush=True)
-    sys.stdin.read()
+    limited = metrics.HTTP_RATE_LIMITED.labels("write")  # modules keep such objects from before
+    metrics.share(Path(sys.argv[1]))
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended children are gone at once
+    for when in sys.stdin:
+        if os.fork() == 0:
+            limited.inc(3)
+            metrics.HTTP_IN_FLIGHT.set(2)
+            metrics.JOB_DURATION.labels("tidy").observe(0.2)
+            metrics.JOB_LAST_SUCCESS.labels("tidy").set(float(when))
+            print(os.getpid(), flush=True)
+            signal.pause()
 """
 
 
-def child(environment: dict[str, str], when: int) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(CHILD), str(when)],
-        env={**os.environ, **environment},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "counted\n"
-    return process
+class SharingProcess:
+    """A process that shares its metrics with the children that it forks."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(PARENT), str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._children: list[int] = []
+
+    def fork(self, when: int) -> int:
+        """Fork a child that counts. Returns its process id."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{when}\n")
+        self._process.stdin.flush()
+        self._children.append(int(self._process.stdout.readline()))
+        return self._children[-1]
+
+    def kill(self, pid: int) -> None:
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not is_running(pid))
+
+    def end(self) -> None:
+        for pid in filter(is_running, self._children):
+            self.kill(pid)
+        self._process.communicate()
 
 
-def end(process: subprocess.Popen[str], sig: signal.Signals) -> None:
-    process.send_signal(sig)
-    process.wait(TIME_LIMIT_SECONDS)
-    for pipe in (process.stdin, process.stdout):
-        assert pipe is not None
-        pipe.close()
+@pytest.fixture
+def sharing(tmp_path: Path) -> Iterator[SharingProcess]:
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    (folder / "counter_1.db").write_bytes(b"from an earlier start")
+    process = SharingProcess(folder)
+    yield process
+    process.end()
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> dict[str, float]:
+def shown(monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, float]:
     with monkeypatch.context() as patch:
-        patch.setenv(metrics.FOLDER_VARIABLE, environment[metrics.FOLDER_VARIABLE])
+        patch.setenv(metrics.FOLDER_VARIABLE, str(folder))
         text = metrics.exposition().decode()
     return {
         sample.name: sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
         if sample.name.endswith(("_total", "_flight", "_sum", "_count", "_timestamp_seconds"))
+        and sample.labels.items() <= {"kind": "write", "job": "tidy"}.items()
     }
 
 
 def test_any_process_returns_the_metrics_of_all_including_ended_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sharing: SharingProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "metrics"
-    folder.mkdir()
-    (folder / "counter_1.db").write_bytes(b"from an earlier start")
-    environment = metrics.share(folder)
-    first, second = child(environment, 100), child(environment, 50)
-    try:
-        both = shown(monkeypatch, environment)
-        assert both["plaza_http_rate_limited_total"] == 6
-        assert both["plaza_http_requests_in_flight"] == 4
-        assert both["plaza_job_last_success_timestamp_seconds"] == 100
-        end(first, signal.SIGKILL)
-        for _ in range(2):  # the second time from the folded file
-            one = shown(monkeypatch, environment)
-            assert one["plaza_http_rate_limited_total"] == 6
-            assert one["plaza_job_duration_seconds_count"] == 2
-            assert one["plaza_job_duration_seconds_sum"] == pytest.approx(0.4)
-            assert one["plaza_job_last_success_timestamp_seconds"] == 100
-            assert one["plaza_http_requests_in_flight"] == 2
-    finally:
-        end(second, signal.SIGKILL)
+    first, _ = sharing.fork(100), sharing.fork(50)
+    both = shown(monkeypatch, sharing.folder)
+    assert both["plaza_http_rate_limited_total"] == 6
+    assert both["plaza_http_requests_in_flight"] == 4
+    assert both["plaza_job_last_success_timestamp_seconds"] == 100
+    sharing.kill(first)
+    for _ in range(2):  # the second time from the folded file
+        one = shown(monkeypatch, sharing.folder)
+        assert one["plaza_http_rate_limited_total"] == 6
+        assert one["plaza_job_duration_seconds_count"] == 2
+        assert one["plaza_job_duration_seconds_sum"] == pytest.approx(0.4)
+        assert one["plaza_job_last_success_timestamp_seconds"] == 100
+        assert one["plaza_http_requests_in_flight"] == 2
 
 
-def test_restarts_do_not_accumulate_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = metrics.share(tmp_path)
+def test_restarts_do_not_accumulate_files(sharing: SharingProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = set[int]()
     for i in range(3):
-        end(child(environment, i), signal.SIGKILL)
-        assert shown(monkeypatch, environment)["plaza_http_rate_limited_total"] == 3 * (i + 1)
-    assert len(list(tmp_path.glob("*.db"))) <= 4
+        sharing.kill(sharing.fork(i))
+        assert shown(monkeypatch, sharing.folder)["plaza_http_rate_limited_total"] == 3 * (i + 1)
+        files.add(len(list(sharing.folder.glob("*.db"))))
+    assert len(files) == 1
 
 
 async def test_round_trips_and_reconnects_are_counted(valkey: Valkey, place: Server | Cluster) -> None:

@@ -17,7 +17,6 @@ import pytest
 import redis
 
 from plaza.cli import parser
-from plaza.core import metrics
 from plaza.core.functions import GENERATION
 from tests.processes import ServerProcess, environment, plaza, run_program, serving, until
 from tests.servers import Server
@@ -165,12 +164,12 @@ def test_without_valkey_requests_fail_with_503_and_recover_when_it_is_back(tmp_p
 
 def test_a_child_process_that_dies_is_restarted(tmp_path: Path) -> None:
     with serving(tmp_path / "var", PLAZA_WORKERS="2") as server:
-        for role, count in (("serve api", 2), ("serve worker", 1)):
+        for role, count, sig in (("plaza-api", 2, signal.SIGTERM), ("plaza-worker", 1, signal.SIGKILL)):
             victim = server.children(role)[0]
-            victim.kill()
+            victim.send_signal(sig)
             until(lambda role=role, count=count, pid=victim.pid: _others(server, role, pid) == count)  # type: ignore[misc]
             until(lambda: _ready(server))
-        assert len(server.children("serve api")) == 2
+        assert len(server.children("plaza-api")) == 2
         assert server.stop() == 0
 
 
@@ -179,8 +178,9 @@ def test_metrics_of_all_processes_are_summed(tmp_path: Path) -> None:
         for _ in range(20):
             server.get("/ping")
         until(lambda: _counted(server, "/ping") == ["20.0"])  # counted after the response is sent
-        folder = Path(server.children("serve api")[0].environ()[metrics.FOLDER_VARIABLE])
-        assert list(folder.glob("*.db"))
+        (folder,) = {
+            Path(file.path).parent for file in server.children("plaza-api")[0].memory_maps() if ".db" in file.path
+        }
         assert server.stop() == 0
         assert not folder.exists()
 

@@ -5,7 +5,7 @@ values: a route is its template, never a path, and no label is an id. `docs/metr
 declarations.
 
 With several processes each stores its values in files of a shared folder, and the process that is asked adds them up;
-`share` prepares the folder before they start. Counts of ended processes stay included.
+`share` prepares the folder before they are forked. Counts of ended processes stay included.
 """
 
 from __future__ import annotations
@@ -18,7 +18,16 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, ProcessCollector, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    ProcessCollector,
+    generate_latest,
+    values,
+)
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -291,15 +300,18 @@ Useful expressions:
 """
 
 
-def share(folder: Path) -> dict[str, str]:
-    """Empty the folder, and return the environment variables for processes that share it.
-
-    The parent calls it before it starts them, because they read the variable when they import this module.
-    """
+def share(folder: Path) -> None:
+    """Store all values in files of this folder from now on, in this process and in those that it forks."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.db"):
         old.unlink()
-    return {FOLDER_VARIABLE: str(folder)}
+    os.environ[FOLDER_VARIABLE] = str(folder)
+    # The library reads the variable when it is imported, and the metrics exist since then.
+    values.ValueClass = values.MultiProcessValue()  # type: ignore[no-untyped-call]
+    for metric in DECLARED:
+        for part in (metric, *getattr(metric, "_metrics", {}).values()):
+            if part._is_observable():
+                part._metric_init()
 
 
 def sample() -> None:

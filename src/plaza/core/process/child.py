@@ -13,9 +13,9 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from plaza.core.process import launch
 
@@ -24,11 +24,22 @@ Watch = Literal["kernel", "pipe"]
 WATCH: Watch = "kernel" if sys.platform == "linux" else "pipe"
 
 
+class RunningProcess(Protocol):
+    """A child that was spawned or forked."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    async def wait(self) -> int: ...
+
+
 async def spawn(
     command: Sequence[str],
     *,
     inherit: Sequence[int] = (),
-    env: Mapping[str, str] | None = None,
     quiet: bool = False,
     watch: Watch = WATCH,
 ) -> Process:
@@ -46,7 +57,6 @@ async def spawn(
             stdout=DEVNULL if quiet else None,
             stderr=DEVNULL if quiet else None,
             pass_fds=tuple(inherit),
-            env=dict(env) if env is not None else None,
             start_new_session=True,
         )
     )
@@ -58,7 +68,7 @@ async def spawn(
         raise
 
 
-def signal_child(process: Process, number: signal.Signals) -> None:
+def signal_child(process: RunningProcess, number: signal.Signals) -> None:
     """Send a signal to a child, if it still runs.
 
     `Process.send_signal` also takes the exit status of a child that just ended. asyncio waits for the same status in a
@@ -69,7 +79,7 @@ def signal_child(process: Process, number: signal.Signals) -> None:
             os.kill(process.pid, number)
 
 
-async def terminate(process: Process, grace_seconds: float) -> int:
+async def terminate(process: RunningProcess, grace_seconds: float) -> int:
     """Send SIGTERM, and SIGKILL after the grace period. Returns the exit status."""
     signal_child(process, signal.SIGTERM)
     try:

@@ -54,6 +54,8 @@ class DirectoryLock:
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}{' command' if self.for_command else ''}\n".encode(), 0)
         self.handle = handle
+        # A forked child must not keep the directory locked: it may take longer to end than a new server waits.
+        os.register_at_fork(after_in_child=self.release)
 
     def release(self) -> None:
         if self.handle >= 0:
