@@ -234,13 +234,16 @@ async def test_a_declared_event_outlives_its_raw_keys(
 ) -> None:
     from plaza.live.model import EventDeclaration
 
-    await viewers.live.declare("E1", EventDeclaration(title="Opening night", sessions=["S1", "S2"]))
+    await viewers.live.declare(
+        "E1", EventDeclaration("Opening night", ["S1", "S2"], starts_at=started, description="Free.")
+    )
     await viewers.beat("ana", "S1")
     await _record_for(recorder, clock, minutes=15)
     clock.advance(days=31)
     assert await recorder.purge() == 1
     event = await viewers.live.get_event("E1")
     assert (event.title, event.declared, event.sessions) == ("Opening night", True, ["S1", "S2"])
+    assert (event.starts_at, event.description) == (started, "Free.")
 
 
 async def test_a_worker_killed_at_any_step_loses_and_duplicates_nothing(

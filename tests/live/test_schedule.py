@@ -24,6 +24,7 @@ async def test_only_declared_events_are_listed_most_viewers_first(
         ("A quiet one", 0),
     ]
     assert await schedule.get_event("undeclared") is None
+    assert [event.id for event in await schedule.list_undeclared()] == ["undeclared"]
 
 
 def token_of(web: Web, name: str) -> dict[str, str]:

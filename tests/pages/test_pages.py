@@ -277,6 +277,28 @@ async def test_only_declared_events_are_shown(guest: PageClient, plaza: Plaza) -
     assert (await guest.get("/app/events/undeclared/watching")).status_code == 404
 
 
+async def test_an_event_says_what_to_expect_before_it_starts(guest: PageClient, plaza: Plaza) -> None:
+    live, starts_at = plaza.get(LiveService), plaza.core.clock.now_ms() + 86_400_000
+    await live.declare("fair", EventDeclaration("The fair", ["fair-main_stage"], [], starts_at, "Bring #socks."))
+    await live.declare("fair", EventDeclaration())  # keeps what it does not name
+    await live.declare("past", EventDeclaration("A fair before", starts_at=1_700_000_000_000))
+    text = (await guest.get("/app/events")).text
+    assert text.index("Coming up") < text.index("The fair") < text.index("Now and before") < text.index("A fair before")
+    assert "started <time" in text
+    page = (await guest.get("/app/events/fair")).text
+    assert "It has not started yet." in page
+    assert 'Bring <a href="/app/tags/socks">#socks</a>.' in page
+    assert "<bdi>Main stage</bdi>" in page
+    assert "It has not started yet." not in (await guest.get("/app/events/past")).text
+
+
+async def test_admins_see_undeclared_events_that_have_viewers(ana: PageClient, plaza: Plaza) -> None:
+    await plaza.get(LiveService).beat(Viewer("ben", "10.0.0.1", "ZZ"), "who knows", Heartbeat(location="web"))
+    assert "who knows" not in (await ana.get("/app/events")).text
+    await plaza.get(Users).set_role(Actor("root", "admin"), "ana", "admin")
+    assert "/app/operator/live?event=who%20knows" in (await ana.get("/app/events")).text
+
+
 async def test_an_event_id_may_contain_any_characters(guest: PageClient, plaza: Plaza) -> None:
     names = ["a/b", "x?y", "50%", "<b>", "\u202elive", "..", "~."]
     for name in names:

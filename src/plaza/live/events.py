@@ -17,7 +17,7 @@ class LiveEventData(EventData):
 
 
 class EventDeclared(LiveEventData):
-    """An admin declared a live event, or changed its title or sessions."""
+    """An admin declared a live event, or changed what is declared about it."""
 
     type: ClassVar[str] = "event.declared"
 

@@ -17,6 +17,7 @@ from plaza.live import keys
 from plaza.live.creation_limits import CreationLimits
 from plaza.live.heartbeat_batches import HeartbeatBatches
 from plaza.live.model import (
+    DECLARED_FIELDS,
     MAX_SESSIONS,
     NEW_EVENT,
     EventDeclaration,
@@ -30,6 +31,7 @@ from plaza.live.model import (
     Viewer,
     effective_groups,
 )
+from plaza.live.other_services import to_ms
 from plaza.live.session_claims import SessionClaims
 
 MAX_PLACES_PER_CALL = 50
@@ -90,34 +92,33 @@ class LiveService:
         return LeaveResult(ended=bool(ended))
 
     async def declare(self, event: str, declaration: EventDeclaration) -> LiveEvent:
-        """Declare an event, or add a title, sessions or groups to it. Up to five round trips.
+        """Declare an event, or change its title, time and description and add sessions and groups. Up to six trips.
 
         It takes sessions from undeclared events, and makes room for its sessions by deleting undeclared ones.
         """
         sessions = list(dict.fromkeys(declaration.sessions))
         await self._take_over(event, sessions)
         try:
-            declared = await self._declare(event, declaration.title, sessions)
+            await self._declare(event, declaration, sessions)
         except TooManyPlaces:
             if not await self._delete_undeclared_sessions(event, sessions):
                 raise
-            declared = await self._declare(event, declaration.title, sessions)
+            await self._declare(event, declaration, sessions)
         if declaration.groups:
             await self._functions.run("live_declare_groups", keys.event_audience(event), *declaration.groups)
-        return declared
+        return await self.get_event(event)
 
-    async def _declare(self, event: str, new_title: str | None, sessions: Sequence[str]) -> LiveEvent:
+    async def _declare(self, event: str, declaration: EventDeclaration, sessions: Sequence[str]) -> None:
         names = [keys.EVENT_INFO(event), keys.EVENT_SESSIONS(event)]
-        title = "" if new_title is None else f"={new_title}"
+        given = (getattr(declaration, field) for field in DECLARED_FIELDS)
+        fields = ("" if value is None else f"={value}" for value in given)
         if not self._valkey.clustered:
             names += map(keys.SESSION_INFO, sessions)
         async with self._claims.claimed(event, sessions if self._valkey.clustered else ()):
-            stored_title, all_sessions = await self._functions.run(
-                "live_declare", names, event, self._clock.now_ms(), title, self._origin, *sessions
-            )
+            now = self._clock.now_ms()
+            await self._functions.run("live_declare", names, event, now, self._origin, *fields, *sessions)
         if self._valkey.clustered:
             await self._valkey.batch([("HSET", keys.SESSION_INFO(session), "declared", 1) for session in sessions])
-        return LiveEvent(id=event, title=stored_title, declared=True, sessions=sorted(all_sessions))
 
     async def _take_over(self, event: str, sessions: Sequence[str]) -> None:
         """Remove sessions from other events that are not declared. Their audiences start again."""
@@ -167,7 +168,9 @@ class LiveService:
 
     async def get_event(self, event: str) -> LiveEvent:
         """Return an event. One round trip."""
-        (title, declared), sessions = await self._valkey.batch(
-            [("HMGET", keys.EVENT_INFO(event), "title", "declared"), ("SMEMBERS", keys.EVENT_SESSIONS(event))]
+        (declared, title, starts_at, description), sessions = await self._valkey.batch(
+            [("HMGET", keys.EVENT_INFO(event), "declared", *DECLARED_FIELDS), ("SMEMBERS", keys.EVENT_SESSIONS(event))]
         )
-        return LiveEvent(id=event, title=title, declared=declared is not None, sessions=sorted(sessions))
+        return LiveEvent(
+            event, title, declared is not None, sorted(sessions), to_ms(starts_at) or None, description or None
+        )

@@ -119,6 +119,8 @@ EVENT_INFO = Key(
         HashField("awake", "1 while the event is in `live:awake`", KeyAccess.ADMIN),
         HashField("declared", "1 if an admin declared the event", KeyAccess.ADMIN),
         HashField("title", "as an admin declared it", KeyAccess.ADMIN),
+        HashField("starts_at", "when it starts, as an admin declared it, Unix milliseconds", KeyAccess.ADMIN),
+        HashField("description", "what viewers can expect, as an admin declared it", KeyAccess.ADMIN),
     ),
     lifetime=RETENTION + "; of a declared event, permanent",
     read=KeyAccess.ADMIN,

@@ -10,6 +10,7 @@ _FILES = ("audience", "counts", "recording", "viewings", "heartbeats", "queries"
 _CONSTANTS = (
     "SLOT_MS",
     "AWAY_MS",
+    "DECLARED_FIELDS",
     "GRACE_MS",
     "SCORE_SHIFT",
     "MAX_PLACES",

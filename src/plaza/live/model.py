@@ -27,6 +27,8 @@ SCORE_SHIFT: Final = 2**42
 UNKNOWN_COUNTRY: Final = "ZZ"
 MAX_GROUPS_PER_HEARTBEAT: Final = 20
 MAX_SESSIONS: Final = 1_000
+# The fields of `<event>#Event#Info` that an admin declares.
+DECLARED_FIELDS: Final = ("title", "starts_at", "description")
 MAX_PLACES: Final = 10_000
 # Any viewer can create sessions and places of an undeclared event, so it has lower limits.
 MAX_UNDECLARED_SESSIONS: Final = 50
@@ -115,11 +117,13 @@ class LeaveRequest(Struct, forbid_unknown_fields=True):
 
 
 class EventDeclaration(Struct, forbid_unknown_fields=True):
-    """The title and sessions of an event, as an admin declares them."""
+    """An event as an admin declares it. What is missing stays as it is."""
 
     title: Annotated[str, Meta(max_length=500)] | None = None
     sessions: Annotated[list[SessionId], Meta(max_length=MAX_SESSIONS)] = []
     groups: Annotated[list[Id], Meta(max_length=MAX_CLAIMED_GROUPS, description="Groups that viewers can claim.")] = []
+    starts_at: Annotated[UnixMs, Meta(description="When it starts, Unix milliseconds.")] | None = None
+    description: Annotated[str, Meta(max_length=5_000, description="What viewers can expect.")] | None = None
 
 
 class HeartbeatResult(Struct):
@@ -136,13 +140,15 @@ class LeaveResult(Struct):
     ended: bool
 
 
-class LiveEvent(Struct):
-    """An event and its sessions."""
+class LiveEvent(Struct, omit_defaults=True):
+    """An event and its sessions. `starts_at` and `description` are absent if they were not declared."""
 
     id: str
     title: str | None
     declared: bool
     sessions: list[str]
+    starts_at: int | None = None
+    description: str | None = None
 
 
 class ViewerCount(Struct):

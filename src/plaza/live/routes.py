@@ -59,12 +59,12 @@ async def create_viewer_token(viewers: ViewerAuthenticator) -> ViewerToken:
 @route.put(
     EVENT_PATH,
     access=ADMIN,
-    logged_fields=("title",),
+    logged_fields=("title", "starts_at"),
     raises=[SessionOfAnotherEvent, TooManyPlaces],
-    example={"title": "Launch", "sessions": ["keynote"], "groups": ["press"]},
+    example={"title": "Launch", "sessions": ["keynote"], "groups": ["press"], "starts_at": 1_796_572_800_000},
 )
 async def declare_event(event: EventId, body: EventDeclaration, live: LiveService) -> LiveEvent:
-    """Declare an event, or add a title or sessions to it."""
+    """Declare an event, or change its title, time and description and add sessions to it."""
     return await live.declare(event, body)
 
 

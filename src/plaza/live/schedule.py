@@ -1,4 +1,4 @@
-"""The public list of events: declared events and how many viewers they have. Details are for admins."""
+"""The list of events with their viewers: declared ones for everyone, others that have viewers for admins."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ MAX_SESSIONS_SHOWN: Final = 50
 
 
 class ScheduledEvent(Struct):
-    """A declared event and its current number of viewers."""
+    """An event and its current number of viewers."""
 
     id: str
     title: str
     sessions: list[str]  # the first MAX_SESSIONS_SHOWN
     session_count: int
     watching: int
+    starts_at: int | None
+    description: str
+    declared: bool
 
 
 class EventSchedule:
@@ -38,15 +41,34 @@ class EventSchedule:
 
     async def list_events(self) -> list[ScheduledEvent]:
         """Return the declared events with the most viewers first. Two round trips."""
-        names = await self._valkey.call("ZRANGE", keys.LIVE_EVENTS(), 0, MAX_EVENTS_READ - 1, "REV")
-        found = await asyncio.gather(*(self.get_event(name) for name in names))
-        declared = [event for event in found if event is not None]
-        return sorted(declared, key=lambda event: -event.watching)[:MAX_EVENTS_SHOWN]
+        return _by_viewers([event for event in await self._latest_events() if event.declared])
+
+    async def list_undeclared(self) -> list[ScheduledEvent]:
+        """Return the events that have viewers but were not declared, the most viewers first. Two round trips."""
+        return _by_viewers([event for event in await self._latest_events() if not event.declared and event.watching])
 
     async def get_event(self, event: str) -> ScheduledEvent | None:
         """Return a declared event; None if the event is not declared. One round trip."""
+        found = await self._read(event)
+        return found if found.declared else None
+
+    async def _latest_events(self) -> list[ScheduledEvent]:
+        names = await self._valkey.call("ZRANGE", keys.LIVE_EVENTS(), 0, MAX_EVENTS_READ - 1, "REV")
+        return await asyncio.gather(*map(self._read, names))
+
+    async def _read(self, event: str) -> ScheduledEvent:
         known, watching = await asyncio.gather(self._live.get_event(event), self._figures.alive(event))
-        if not known.declared:
-            return None
-        shown = known.sessions[:MAX_SESSIONS_SHOWN]
-        return ScheduledEvent(event, known.title or event, shown, len(known.sessions), watching)
+        return ScheduledEvent(
+            event,
+            known.title or event,
+            known.sessions[:MAX_SESSIONS_SHOWN],
+            len(known.sessions),
+            watching,
+            known.starts_at,
+            known.description or "",
+            known.declared,
+        )
+
+
+def _by_viewers(events: list[ScheduledEvent]) -> list[ScheduledEvent]:
+    return sorted(events, key=lambda event: -event.watching)[:MAX_EVENTS_SHOWN]

@@ -33,9 +33,16 @@ class AudienceCounts(Struct):
 
 @page.get("/events", access=PUBLIC)
 async def events(request: Request, site: PageResponses, schedule: EventSchedule, sidebar: Sidebar) -> Response[str]:
-    """List events, most viewers first."""
+    """List events: what comes, what has viewers, what was; for admins also undeclared ones that have viewers."""
     visitor = await site.visitors.from_request(request)
-    context: dict[str, Any] = {"events": await schedule.list_events(), "sidebar_articles": sidebar.articles_html()}
+    listed, now = await schedule.list_events(), site.clock.now_ms()
+    coming = sorted((e for e in listed if (e.starts_at or 0) > now), key=lambda event: event.starts_at or 0)
+    context: dict[str, Any] = {
+        "coming": coming,
+        "events": [event for event in listed if event not in coming],
+        "undeclared": await schedule.list_undeclared() if visitor.is_admin else [],
+        "sidebar_articles": sidebar.articles_html(),
+    }
     return site.page(request, visitor, "events.html", section="Events", **context)
 
 
@@ -61,9 +68,10 @@ async def event(
         "event.html",
         section="Events",
         event=declared,
+        is_coming=(declared.starts_at or 0) > site.clock.now_ms(),
         watching=now.viewer_count,
         peak=now.max_concurrent,
-        sessions={session: now.sessions.get(session, 0) for session in declared.sessions},
+        sessions=[(name, _session_label(event, name), now.sessions.get(name, 0)) for name in declared.sessions],
         token=token,
         sidebar_articles=sidebar.articles_html(),
     )
@@ -86,6 +94,12 @@ async def _counts(
         figures = item.data
         counts = AudienceCounts(figures.viewer_count, figures.max_concurrent, figures.sessions)
         yield ServerSentEvent(counts, id=item.id, retry_ms=item.retry_ms)
+
+
+def _session_label(event: str, session: str) -> str:
+    """A session's id as a reader expects it: `town-hall-main` of `town-hall` is `Main`."""
+    label = session.removeprefix(f"{event}-") or session
+    return label if " " in label else label.replace("-", " ").replace("_", " ").capitalize()
 
 
 async def _require_declared(schedule: EventSchedule, event: str) -> ScheduledEvent:

@@ -33,7 +33,16 @@ class LiveLoader:
             return 0
         clock = ManualClock(self._plan.anchor_ms)
         live = LiveService(self._functions, self._settings, clock, origin="import")
-        await live.declare(EVENT, EventDeclaration(event["title"], list(SESSIONS), list(GROUPS)))
+        started = self._plan.anchor_ms - event["minutes"] * 60_000
+        await live.declare(
+            EVENT, EventDeclaration(event["title"], list(SESSIONS), list(GROUPS), started, event["description"])
+        )
+        for coming in read_texts("shop")["coming"]:
+            starts_at = self._plan.anchor_ms + coming["in_hours"] * 3_600_000
+            await live.declare(
+                coming["id"],
+                EventDeclaration(coming["title"], starts_at=starts_at, description=coming["description"]),
+            )
         audience = AudienceSimulation(
             self._functions,
             self._settings,

@@ -260,32 +260,34 @@ command('session_leave', function(keys, args)
   leave_session(read_audience(keys, 1, 'session'), args[1], now(args[2]), tonumber(args[3]))
 end)
 
--- declare: set an event's title and add sessions.
+-- declare: set what an admin declares about an event, and add sessions.
 -- KEYS info, sessions; on one server also each session's info
--- ARGV event, now, title ('=…', '' to keep), origin of the event ('' for none), session …
--- Reply {title or false, sessions}
+-- ARGV event, now, origin of the event ('' for none), each of DECLARED_FIELDS ('=…', '' to keep), session …
 command('declare', function(keys, args)
-  local event, at, title, origin = args[1], now(args[2]), args[3], args[4] ~= '' and args[4] or nil
-  local new_sessions = 0
-  for i = 5, #args do
-    if keys[i - 2] then require_owner(redis.call('HGET', keys[i - 2], 'event'), event) end
+  local event, at, origin = args[1], now(args[2]), args[3] ~= '' and args[3] or nil
+  local new_sessions, first = 0, 4 + #DECLARED_FIELDS
+  local function info_of(i) return keys[i - first + 3] end
+  for i = first, #args do
+    if info_of(i) then require_owner(redis.call('HGET', info_of(i), 'event'), event) end
     new_sessions = new_sessions + 1 - redis.call('SISMEMBER', keys[2], args[i])
   end
   if redis.call('SCARD', keys[2]) + new_sessions > MAX_SESSIONS then
     fail('too_many_places', 'This event has too many sessions. Declare fewer.', {field = 'sessions'})
   end
   local changed = redis.call('HSET', keys[1], 'declared', 1) == 1 or new_sessions > 0
-  if title ~= '' then
-    changed = changed or redis.call('HGET', keys[1], 'title') ~= string.sub(title, 2)
-    redis.call('HSET', keys[1], 'title', string.sub(title, 2))
+  for i, field in ipairs(DECLARED_FIELDS) do
+    local value = args[i + 3]
+    if value ~= '' then
+      changed = changed or redis.call('HGET', keys[1], field) ~= string.sub(value, 2)
+      redis.call('HSET', keys[1], field, string.sub(value, 2))
+    end
   end
-  for i = 5, #args do
+  for i = first, #args do
     redis.call('SADD', keys[2], args[i])
-    if keys[i - 2] then redis.call('HSET', keys[i - 2], 'event', event, 'declared', 1) end
+    if info_of(i) then redis.call('HSET', info_of(i), 'event', event, 'declared', 1) end
   end
   if changed then emit('event.declared', event, {event = event}, origin) end
   project('known', event, at)
-  return {redis.call('HGET', keys[1], 'title'), redis.call('SMEMBERS', keys[2])}
 end)
 
 projection('known', function(event, at)

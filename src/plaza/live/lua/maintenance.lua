@@ -288,10 +288,11 @@ end)
 command('purge', function(keys, args)
   local a = read_audience(keys, 1)
   require_silence(a, tonumber(args[1]))
-  local declared = redis.call('HMGET', a.info, 'declared', 'title', 'event')
+  local kept = {'declared', 'event', unpack(DECLARED_FIELDS)}
+  local declared = redis.call('HMGET', a.info, unpack(kept))
   redis.call('UNLINK', unpack(keys))
   if args[2] ~= '1' then return end
-  for i, name in ipairs({'declared', 'title', 'event'}) do
+  for i, name in ipairs(kept) do
     if declared[i] then redis.call('HSET', a.info, name, declared[i]) end
   end
 end)
