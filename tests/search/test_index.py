@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from plaza.core.search_source import SearchDocument
 from plaza.core.sql import Sql
-from plaza.search import index as index_module
 from plaza.search import match_expression
+from plaza.search import words as words_module
 from plaza.search.index import SearchIndex
 from plaza.search.names import TAGS, distance
 from plaza.search.query import Phrase, Query, parse_query
@@ -109,6 +109,29 @@ async def test_a_changed_document_is_found_by_its_new_words_only(sql: Sql) -> No
     assert await index.names.similar(TAGS, "twoo") == []
 
 
+async def test_odd_texts_of_other_services_are_indexed_as_far_as_columns_allow(sql: Sql) -> None:
+    index = SearchIndex(sql)
+    tags = ("\ufdfa" * 100, "nul\0", "a,b", "x" * 101, "good", *(f"t{n}" for n in range(200)))
+    names = ["nul\0", "\ufdfa" * 100, "n" * 500]
+    odd = SearchDocument(["nul\0apple " + "\U0001d4d0" * 90], "an\0a", tags, names, weight=float("nan"))
+    await index.write("posts", {"k" * 65: odd, "k\0": odd, "1": odd, "2": document("apple", "b" * 500)})
+    assert await found(index, "apple") == {"1", "2"}
+    assert await found(index, "#good") == {"1"}
+    assert await found(index, "from:x!y") == set(), "a name that cannot be one is of no document"
+    assert await index.write("posts", {"k" * 65: odd, "k\0": None, "1": odd}) == []
+    assert await index.misleading("posts", {"k" * 65: odd, "1": odd}) == []
+    assert await index.names.by_prefix(TAGS, "go\0", 1) == []
+    assert [name.key for name in await index.names.similar(TAGS, "goo\0")] == ["good"]
+    assert [name.key for name in await index.names.by_prefix(TAGS, "goo", 9)] == ["good"]
+
+
+async def test_a_text_of_the_longest_words_is_indexed(sql: Sql) -> None:
+    index = SearchIndex(sql)
+    words = " ".join(f"{n}{chr(0x10400) * 70}" for n in range(words_module.MAX_WORDS + 1))
+    await index.write("items", {"1": SearchDocument([words], tags=[f"{n}{chr(0x10400) * 90}" for n in range(200)])})
+    assert await found(index, "0" + chr(0x10400) * 70, "items") == {"1"}
+
+
 async def test_many_writers_count_tags_exactly(sql: Sql) -> None:
     index = SearchIndex(sql)
 
@@ -143,12 +166,14 @@ def test_distance_counts_up_to_the_limit(a: str, b: str, expected: int) -> None:
 async def test_the_newest_matches_come_first_however_few_documents_are_searched(
     sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(match_expression, "WINDOW_BITS", 2)
-    monkeypatch.setattr(index_module, "ENOUGH_RECENT", 3)
+    monkeypatch.setattr(match_expression, "WINDOWS", tuple(zip("\ue030\ue031\ue032", (1, 2, 3), strict=True)))
     index = SearchIndex(sql)
     for n in range(1, 31):  # in their order: a newer document has a higher id
         await index.write("posts", {str(n): document("apple" + (" pear" if n < 5 else ""))})
     apples = [match.key for match in await index.find("posts", parse_query('"apple"'), 3, newest=True)]
     assert sorted(apples) == ["28", "29", "30"]
+    for count in (1, 5, 20, 30):
+        apples = [match.key for match in await index.find("posts", parse_query('"apple"'), count, newest=True)]
+        assert {int(key) for key in apples} == set(range(31 - count, 31)), "each once, across the windows"
     pears = [match.key for match in await index.find("posts", parse_query('"apple" "pear"'), 100, newest=True)]
     assert sorted(pears) == ["1", "2", "3", "4"], "none is among the newest documents"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
@@ -30,6 +31,11 @@ class SearchDocument:
     names: Sequence[str] = ()  # by which it is suggested, such as a username
     created_ms: int = 0
     weight: float = 0.0  # the higher, the better it ranks: followers, engagement, a score
+
+    @property
+    def finite_weight(self) -> float:
+        """The weight, or 0 if another service wrote a figure that cannot be compared."""
+        return float(self.weight) if isfinite(self.weight) else 0.0
 
 
 class SearchHit(msgspec.Struct, kw_only=True, omit_defaults=True):

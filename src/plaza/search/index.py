@@ -25,32 +25,36 @@ from sqlalchemy import (
     select,
     table,
     text,
+    union_all,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.core.search_source import SearchDocument
 from plaza.core.sql import Sql
-from plaza.search.match_expression import among_newest, fts5_expression, tsquery_expression, tsvector_literal
+from plaza.search.match_expression import (
+    WINDOWS,
+    fts5_expression,
+    newest_windows,
+    tsquery_expression,
+    tsvector_literal,
+)
 from plaza.search.names import NameIndex
 from plaza.search.query import Query
-from plaza.search.tables import SEARCH_DOCUMENT
-from plaza.search.terms import terms_of
+from plaza.search.tables import MAX_KEY_CHARACTERS, SEARCH_DOCUMENT
+from plaza.search.terms import indexed_tags, terms_of
 
 # The number of PostgreSQL's advisory lock for writers: "search" in ASCII.
 _WRITER_LOCK: Final = 0x736561726368
 
 # Characters of a candidate's terms that are read for its relevance: about 100 words.
 MAX_TERMS_READ: Final = 600
-# So many matches among PostgreSQL's newest documents are enough. With fewer, all matches together are few.
-ENOUGH_RECENT: Final = 100
 
 _WORDS = table("search_words", column("rowid"), column("terms"))
 _MATCHES: Final = {
     "sqlite": text("search_words MATCH :expression"),
     "postgresql": text("search_words.terms @@ CAST(:expression AS tsquery)"),
 }
-_LAST_ID = select(func.max(_WORDS.c.rowid))
 _COUNT_PARAMETER = bindparam("count", type_=BigInteger)
 
 
@@ -65,12 +69,36 @@ def _select_matches(ids: FromClause) -> Select[Any]:
     ).join_from(ids, SEARCH_DOCUMENT, SEARCH_DOCUMENT.c.id == ids.c.rowid)
 
 
+# PostgreSQL must not use the order or the range of ids to find words: it would read all documents from the newest on.
+_UNINDEXED_ID = _WORDS.c.rowid + literal_column("0")
+
+
 def _newest_matches(dialect: str) -> Select[Any]:
     # The newest ids are chosen before documents are read. FTS5 yields ids in this order and stops when it has enough.
-    # PostgreSQL must not try the same: it would read all documents from the newest on, instead of the index of words.
-    id = _WORDS.c.rowid if dialect == "sqlite" else _WORDS.c.rowid + literal_column("0")
+    id = _WORDS.c.rowid if dialect == "sqlite" else _UNINDEXED_ID
     newest = select(_WORDS.c.rowid).where(_MATCHES[dialect]).order_by(id.desc()).limit(_COUNT_PARAMETER)
     return _select_matches(newest.subquery())
+
+
+def _newest_by_windows() -> Select[Any]:
+    """Return the statement for PostgreSQL's newest matches, which reads older documents only if it needs them.
+
+    The parts of a `UNION ALL` run one after another, and none after the limit is reached. The windows are a condition
+    of their own: the index then skips to the words in them. For `a & b & window` it reads the whole list of `b`.
+    """
+    last = select(func.coalesce(func.max(_WORDS.c.rowid), 0).label("id")).subquery()
+    windows = select(*newest_windows()).select_from(last).cte("newest_windows")
+    matches = select(_WORDS.c.rowid).where(_MATCHES["postgresql"])
+    newest = matches.order_by(_UNINDEXED_ID.desc()).limit(_COUNT_PARAMETER)
+    parts = []
+    for size in range(len(WINDOWS) + 1):
+        part = newest
+        if size < len(WINDOWS):
+            part = part.where(_WORDS.c.terms.op("@@")(select(windows.c[f"windows{size}"]).scalar_subquery()))
+        if size > 0:
+            part = part.where(select(windows.c[f"lowest{size - 1}"]).scalar_subquery() > _UNINDEXED_ID)
+        parts.append(select(part.subquery().c.rowid))
+    return _select_matches(union_all(*parts).limit(_COUNT_PARAMETER).subquery())
 
 
 def _heaviest_matches(dialect: str) -> Select[Any]:
@@ -111,22 +139,19 @@ class SearchIndex:
         self._sql = sql
         self.names = NameIndex(sql)
         self._newest = _newest_matches(sql.dialect)
+        self._newest_exact = self._newest if sql.dialect == "sqlite" else _newest_by_windows()
         self._heaviest = _heaviest_matches(sql.dialect)
         self._expression = fts5_expression if sql.dialect == "sqlite" else tsquery_expression
 
     async def find(self, kind: str, query: Query, count: int, *, newest: bool = False) -> list[SearchMatch]:
-        """Return documents that match: the heaviest, or the newest. One statement; up to three on PostgreSQL."""
+        """Return documents that match: the heaviest, or the newest. One statement."""
         if query.is_empty:
             return []
-        expression = self._expression(kind, query)
-        if newest and self._sql.dialect == "postgresql" and not query.has_prefixes:
-            (row,) = await self._sql.fetch_all(_LAST_ID)
-            recent = among_newest(expression, row[0] or 0)
-            rows = await self._sql.fetch_all(self._newest, expression=recent, count=count)
-            if len(rows) >= ENOUGH_RECENT:
-                return [SearchMatch(*tuple(row)) for row in rows]
-        statement = self._newest if newest else self._heaviest
-        rows = await self._sql.fetch_all(statement, expression=expression, count=count)
+        statement = self._heaviest
+        if newest:
+            # An entry of the index for the beginning of a word is read as a whole, whatever the windows are.
+            statement = self._newest if query.has_prefixes else self._newest_exact
+        rows = await self._sql.fetch_all(statement, expression=self._expression(kind, query), count=count)
         return [SearchMatch(*tuple(row)) for row in rows]
 
     async def keys_by_author(self, kind: str, author: str) -> list[str]:
@@ -146,33 +171,32 @@ class SearchIndex:
         """Return the rows of documents, by key."""
         return {row.key: row for row in await self._sql.fetch_all(_BY_KEYS, kind=kind, keys=list(keys))}
 
-    async def differing(self, kind: str, documents: Mapping[str, SearchDocument | None]) -> list[str]:
-        """Return the keys whose documents are indexed differently, missing, or indexed although they are None."""
-        rows = {key: _row(kind, key, document) for key, document in documents.items() if document is not None}
-        return _changes(rows, await self.stored(kind, list(documents)), documents)
-
     async def misleading(self, kind: str, documents: Mapping[str, SearchDocument | None]) -> list[str]:
-        """As `differing`, if they are found by other words, tags or authors. A weight may be a little behind."""
-        rows = {key: _row(kind, key, document) for key, document in documents.items() if document is not None}
-        stored = await self.stored(kind, list(documents))
-        return [key for key in documents if not _is_found_alike(rows.get(key), stored.get(key))]
+        """Return the keys that are missing, indexed although they are None, or found by other words, tags or authors.
+
+        A weight may be a little behind.
+        """
+        wanted = _rows(kind, documents)
+        stored = await self.stored(kind, list(wanted))
+        return [key for key, row in wanted.items() if not _is_found_alike(row, stored.get(key))]
 
     async def write(self, kind: str, documents: Mapping[str, SearchDocument | None]) -> list[str]:
         """Index documents; None removes one. Returns the keys of those that changed. One transaction if any did."""
-        rows = {key: _row(kind, key, document) for key, document in documents.items() if document is not None}
-        if not await self.differing(kind, documents):
+        wanted = _rows(kind, documents)
+        if not _changes(wanted, await self.stored(kind, list(wanted))):
             return []
         async with self._sql.begin() as tx:
             if self._sql.dialect == "postgresql":
                 await tx.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _WRITER_LOCK})
-            found = (await tx.execute(_BY_KEYS, {"kind": kind, "keys": list(documents)})).all()
+            found = (await tx.execute(_BY_KEYS, {"kind": kind, "keys": list(wanted)})).all()
             stored = {row.key: row for row in found}
-            changed = _changes(rows, stored, documents)
+            changed = _changes(wanted, stored)
+            rows = {key: row for key in changed if (row := wanted[key]) is not None}
             await self._remove(tx, [stored[key].id for key in changed if key not in rows])
-            await self._insert(tx, [rows[key] for key in changed if key in rows and key not in stored])
-            for key in changed:
-                if key in rows and key in stored:
-                    await self._update(tx, stored[key], rows[key])
+            await self._insert(tx, [row for key, row in rows.items() if key not in stored])
+            for key, row in rows.items():
+                if key in stored:
+                    await self._update(tx, stored[key], row)
             await self.names.update_owners(tx, kind, {key: documents[key] for key in changed})
             await self.names.count_tags(tx, _tag_changes(changed, rows, stored))
         return changed
@@ -209,23 +233,35 @@ _WRITE_WORDS = text(
 )
 
 
+def fits_column(key: str) -> bool:
+    """Whether a key or a username fits its column. Another service can write any text."""
+    return len(key) <= MAX_KEY_CHARACTERS and "\0" not in key
+
+
 def _row(kind: str, key: str, document: SearchDocument) -> dict[str, Any]:
     return {
         "kind": kind,
         "key": key,
-        "author": document.author,
+        "author": document.author if fits_column(document.author) else "",
         "created_ms": document.created_ms,
-        "weight": float(document.weight),
-        "tags": ",".join(document.tags),
+        "weight": document.finite_weight,
+        "tags": ",".join(indexed_tags(document)),
         "terms": terms_of(kind, document),
     }
 
 
-def _changes(
-    rows: Mapping[str, dict[str, Any]], stored: Mapping[str, Row[Any]], documents: Mapping[str, SearchDocument | None]
-) -> list[str]:
+def _rows(kind: str, documents: Mapping[str, SearchDocument | None]) -> dict[str, dict[str, Any] | None]:
+    """Return the wanted rows by key, without keys that no row can have."""
+    return {
+        key: None if document is None else _row(kind, key, document)
+        for key, document in documents.items()
+        if fits_column(key)
+    }
+
+
+def _changes(wanted: Mapping[str, dict[str, Any] | None], stored: Mapping[str, Row[Any]]) -> list[str]:
     """Return the keys whose stored row differs from the wanted one."""
-    return [key for key in documents if not _is_stored(rows.get(key), stored.get(key))]
+    return [key for key, row in wanted.items() if not _is_stored(row, stored.get(key))]
 
 
 def _is_stored(row: dict[str, Any] | None, stored: Row[Any] | None) -> bool:

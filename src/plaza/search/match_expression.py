@@ -7,24 +7,37 @@ use, so no syntax of the database gets through.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, literal_column
 
 from plaza.search.query import Phrase, Query
 from plaza.search.terms import AUTHOR, TAG, name_term, word_term
 
 # PostgreSQL reads all matches of two frequent words before it knows which are the newest. So every document has the
-# number of its window, some upper bits of its id, as a term, and the newest windows are searched first.
-WINDOW: Final = "\ue030"
-WINDOW_BITS: Final = 15
+# numbers of its windows, some upper bits of its id, as terms, and the newest windows are searched first: the newest
+# 8,192 to 16,384 documents, then 4 and 16 times as many, then all. Each size of a window has a mark.
+WINDOWS: Final = (("\ue030", 13), ("\ue031", 15), ("\ue032", 17))
 
 
-def _window_term(id: int) -> str:
-    return f"'{WINDOW}{id >> WINDOW_BITS}'"
+def _window_terms(id: int) -> list[str]:
+    return [f"'{mark}{id >> bits}'" for mark, bits in WINDOWS]
 
 
-def among_newest(expression: str, last_id: int) -> str:
-    """Return a `tsquery` that finds matches among the newest documents only: 32,768 to 65,536 of them."""
-    return f"{expression} & ({_window_term(last_id)} | {_window_term(max(last_id - (1 << WINDOW_BITS), 0))})"
+def newest_windows() -> list[ColumnElement[Any]]:
+    """Return expressions on the last `id`: the newest two windows of each size as `tsquery`, and their lowest id.
+
+    Their names are `windows0` and `lowest0`, `windows1` and `lowest1`, and so on.
+    """
+    found: list[ColumnElement[Any]] = []
+    for size, (mark, bits) in enumerate(WINDOWS):
+        last, before = f"id >> {bits}", f"greatest((id >> {bits}) - 1, 0)"
+        query = f"CAST(concat('{mark}', {last}, ' | {mark}', {before}) AS tsquery)"
+        found += [
+            literal_column(query).label(f"windows{size}"),
+            literal_column(f"{before} << {bits}").label(f"lowest{size}"),
+        ]
+    return found
 
 
 def fts5_expression(kind: str, query: Query) -> str:
@@ -64,12 +77,12 @@ def _names(kind: str, query: Query) -> list[str]:
 
 
 def tsvector_literal(id: int, terms: str) -> str:
-    """Return the terms of a document and its window as text to cast to `tsvector`, with positions."""
+    """Return the terms of a document and its windows as text to cast to `tsvector`, with positions."""
     positions: dict[str, list[int]] = {}
     for position, term in enumerate(terms.split(" "), 1):
         positions.setdefault(term, []).append(position)
     words = [f"'{term}':{_positions(found)}" for term, found in positions.items()]
-    return " ".join([*words, _window_term(id)])
+    return " ".join([*words, *_window_terms(id)])
 
 
 def _positions(found: Sequence[int]) -> str:

@@ -106,7 +106,7 @@ class NameIndex:
         owned = (SEARCH_NAME.c.kind == kind, SEARCH_NAME.c.key.in_(list(names)))
         gone = (await tx.execute(delete(SEARCH_NAME).where(*owned).returning(SEARCH_NAME.c.name))).scalars().all()
         rows = [
-            {"kind": kind, "name": name, "key": key, "weight": float(document.weight)}
+            {"kind": kind, "name": name, "key": key, "weight": document.finite_weight}
             for key, document in documents.items()
             if document is not None
             for name in names[key]
@@ -120,8 +120,8 @@ class NameIndex:
         if not changes:
             return
         rows = [
-            {"kind": TAGS, "name": fold(key), "key": key, "weight": float(change)}
-            for key, change in sorted((tag[:MAX_NAME_CHARACTERS], change) for tag, change in changes.items())
+            {"kind": TAGS, "name": fold(tag)[:MAX_NAME_CHARACTERS], "key": tag, "weight": float(change)}
+            for tag, change in sorted(changes.items())
         ]
         statement = self._sql.insert(SEARCH_NAME)
         added = {"weight": SEARCH_NAME.c.weight + statement.excluded.weight}

@@ -8,6 +8,7 @@ from typing import Final
 from sqlalchemy import delete, select
 
 from plaza.core.sql import Sql
+from plaza.search.index import fits_column
 from plaza.search.indexer import Indexer
 from plaza.search.tables import SEARCH_REBUILD
 
@@ -38,8 +39,8 @@ class IndexRebuild:
     async def _rebuild_kind(self, kind: str, after: str, show: Show) -> None:
         async for keys in self._indexer.sources[kind].all_keys(after):
             await self._indexer.refresh(kind, keys)
-            if keys:
-                await self._save(kind, keys[-1])
+            if fitting := [key for key in keys if fits_column(key)]:
+                await self._save(kind, fitting[-1])
             show(kind, len(keys))
         last = ""
         while keys := await self._indexer.index.keys_after(kind, last, CHECK_BATCH):

@@ -26,6 +26,8 @@ from plaza.core.sql import metadata
 
 METADATA = metadata()
 
+MAX_KEY_CHARACTERS = 64
+
 # Compared byte by byte, so that a range of names is a prefix in every locale.
 _NAME = String(128).with_variant(String(128, collation="C"), "postgresql")
 
@@ -35,8 +37,8 @@ SEARCH_DOCUMENT = Table(
     # SQLite counts up only in a column of the type INTEGER. Newer documents have higher ids.
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     Column("kind", String(16), nullable=False),
-    Column("key", String(64), nullable=False),
-    Column("author", String(64), nullable=False),
+    Column("key", String(MAX_KEY_CHARACTERS), nullable=False),
+    Column("author", String(MAX_KEY_CHARACTERS), nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("weight", Float, nullable=False),
     Column("tags", Text, nullable=False),  # separated by commas
@@ -86,6 +88,6 @@ SEARCH_REBUILD = Table(
     "search_rebuild",
     METADATA,
     Column("kind", String(16), primary_key=True),
-    Column("after", String(64), nullable=False),
+    Column("after", String(MAX_KEY_CHARACTERS), nullable=False),
     Column("done", Integer, nullable=False),
 )

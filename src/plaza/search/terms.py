@@ -27,6 +27,12 @@ KIND_MARKS: Final = {
 }
 _ANY_KIND_MARK: Final = "".join(KIND_MARKS.values())
 
+# Characters of a folded name that are compared. PostgreSQL allows 2,046 bytes per term.
+MAX_NAME_TERM_CHARACTERS: Final = 128
+# Tags of a document that are indexed, and the characters of each. Another service can write any number.
+MAX_TAGS: Final = 100
+MAX_TAG_CHARACTERS: Final = 100
+
 # The punctuation of usernames and tags. Databases split words at punctuation.
 _PUNCTUATION: Final = {ord("."): "\ue010", ord("_"): "\ue011", ord("-"): "\ue012"}
 
@@ -36,7 +42,7 @@ def name_term(kind: str, mark: str, name: str) -> str:
     term = fold(name).translate(_PUNCTUATION)
     if not all(is_word_character(character) or character in _PUNCTUATION.values() for character in term):
         return NOTHING
-    return KIND_MARKS[kind] + mark + term
+    return KIND_MARKS[kind] + mark + term[:MAX_NAME_TERM_CHARACTERS]
 
 
 def word_term(kind: str, word: str) -> str:
@@ -47,8 +53,15 @@ def word_term(kind: str, word: str) -> str:
 def terms_of(kind: str, document: SearchDocument) -> str:
     """Return the terms of a document as one text, separated by spaces."""
     names = [name_term(kind, AUTHOR, document.author)] if document.author else []
-    names += [name_term(kind, TAG, tag) for tag in document.tags]
-    return " ".join([*names, *(word_term(kind, word) for word in words_of("\n".join(document.texts)))])
+    names += [name_term(kind, TAG, tag) for tag in indexed_tags(document)]
+    found = [name for name in names if name != NOTHING]
+    return " ".join([*found, *(word_term(kind, word) for word in words_of("\n".join(document.texts)))])
+
+
+def indexed_tags(document: SearchDocument) -> list[str]:
+    """Return the tags by which a document is found."""
+    short = [tag for tag in document.tags if len(tag) <= MAX_TAG_CHARACTERS]
+    return [tag for tag in short if name_term("posts", TAG, tag) != NOTHING][:MAX_TAGS]
 
 
 def words_in(terms: str) -> list[str]:

@@ -10,8 +10,8 @@ import re
 import unicodedata
 from typing import Final
 
-# Words of a text beyond this number are not indexed. PostgreSQL stores positions up to 16,383.
-MAX_WORDS: Final = 4_000
+# Words of a text beyond this number are not indexed. PostgreSQL allows 1 MB for all words of a document.
+MAX_WORDS: Final = 3_000
 # Characters of a word that are compared. PostgreSQL allows 2,046 bytes per word.
 MAX_WORD_CHARACTERS: Final = 64
 
@@ -31,8 +31,8 @@ _UNSPACED_CHARACTER = re.compile(f"[{_UNSPACED}]")
 
 
 def fold(text: str) -> str:
-    """Return text without the differences of case, accents and width."""
-    plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.casefold()))
+    """Return text without the differences of case, accents and width. NUL, which PostgreSQL refuses, is a space."""
+    plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.replace("\0", " ").casefold()))
     return unicodedata.normalize("NFC", plain)
 
 
