@@ -69,6 +69,7 @@ class GuardedHttpProtocol(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._read_deadline = ReadDeadline()
         self._is_counted = False
+        self._running: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -84,6 +85,10 @@ class GuardedHttpProtocol(HttpToolsProtocol):
         self._read_deadline.cancel()
         if self.limits is not None and self._is_counted:
             self.limits.release(_peer_address(self))
+        # uvicorn tells the last request that arrived. If requests are pipelined, an earlier one is being answered.
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -114,6 +119,10 @@ class GuardedHttpProtocol(HttpToolsProtocol):
         self._in_headers = False
         self._cancel_deadline()
         super().on_headers_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(BadRequest("This is not a valid HTTP request."))
