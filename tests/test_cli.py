@@ -113,7 +113,8 @@ def test_errors_are_one_sentence(
     monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
     assert refused("users password ana", 1) == "plaza: A password must have 8 to 256 characters.\n"
     monkeypatch.setenv("PLAZA_DATA_DIR", "missing")
-    assert f"data directory {Path.cwd()}/missing does not exist" in refused("audit", 2)
+    for command in ("audit", "worker"):
+        assert f"data directory {Path.cwd()}/missing does not exist" in refused(command, 2)
     assert not Path("missing").exists()
     monkeypatch.setenv("PLAZA_DATA_DIR", "var")
     assert refused("import nothing.jsonl", 2) == "plaza: nothing.jsonl is not a file.\n"

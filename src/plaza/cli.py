@@ -29,7 +29,7 @@ from plaza.commands import (
     users,
     webhooks,
 )
-from plaza.commands.base import add_command
+from plaza.commands.base import add_command, settings_of_existing
 from plaza.core.process.gc_freeze import relax_gc
 from plaza.core.settings import Settings
 
@@ -116,9 +116,10 @@ def _serve(given: argparse.Namespace) -> int:
 
 
 def _worker(given: argparse.Namespace) -> int:
+    settings = settings_of_existing()
     from plaza.serve import work
 
-    return work(Settings.from_env())
+    return work(settings)
 
 
 def _exit_with_sigpipe() -> NoReturn:

@@ -361,6 +361,7 @@ def test_a_worker_uses_the_valkey_of_a_running_server(tmp_path: Path) -> None:
 
 
 def test_a_worker_without_a_valkey_reports_it(tmp_path: Path) -> None:
+    (tmp_path / "var").mkdir()
     refused = plaza(tmp_path / "var", "worker")
     assert f"No server runs in {tmp_path}/var" in one_line(refused)
     assert refused.returncode == 2
