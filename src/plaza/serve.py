@@ -157,7 +157,8 @@ class ApiServer(uvicorn.Server):
         limits = ConnectionLimits(settings.connections_per_address, app.proxies) if settings.rate_limits else None
         admission = None
         if settings.queue_ms:
-            admission = AdmissionControl(app, AdmissionQueue(), settings.queue_ms / 1000, settings.mount_path)
+            read_seconds = settings.queue_ms / 1000
+            admission = AdmissionControl(app, AdmissionQueue(), read_seconds, settings.mount_path, app.cors)
         super().__init__(
             uvicorn.Config(
                 admission or app,

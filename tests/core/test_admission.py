@@ -14,6 +14,7 @@ from plaza.core import metrics
 from plaza.core.http import admission_queue
 from plaza.core.http.admission import HEALTH_PATHS, AdmissionControl
 from plaza.core.http.admission_queue import LATE_SECONDS, MIN_RUNNING, TICK_SECONDS, AdmissionQueue, CompletionRate
+from plaza.core.http.headers import Cors
 from plaza.core.http.responses import EVENTS
 from plaza.core.http.uvicorn_protocol import limited_protocol
 from tests.http_servers import is_problem, serving
@@ -49,7 +50,8 @@ class OverloadedServer:
     def __init__(self, max_waiting: int) -> None:
         self.app = GatedApp()
         self.queue = AdmissionQueue(max_waiting=max_waiting)
-        self.control = AdmissionControl(self.app, self.queue, FOREVER, "/root")
+        cors = Cors(["https://shop.example"])
+        self.control = AdmissionControl(self.app, self.queue, FOREVER, "/root", cors)
         self.client = httpx.AsyncClient()
         self.blocked: list[asyncio.Task[httpx.Response]] = []
 
@@ -96,6 +98,25 @@ async def test_a_request_that_waits_too_long_is_refused_and_counted(server: Over
     assert await server.unblock() == [200]
     server.control.read_seconds = FOREVER
     assert (await server.client.get("/other")).status_code == 200
+
+
+@pytest.mark.parametrize("server", [1], indirect=True)
+async def test_scripts_of_allowed_origins_can_read_a_refusal(server: OverloadedServer) -> None:
+    async def refused(origin: str) -> httpx.Headers:
+        answer = await server.client.get("/other", headers={"origin": origin})
+        assert answer.status_code == 503
+        return answer.headers
+
+    await server.block()
+    server.control.read_seconds = 0.05
+    waited = await refused("https://shop.example")
+    server.control.read_seconds = FOREVER
+    await server.block()
+    on_arrival = await refused("https://shop.example")
+    for headers in (waited, on_arrival):
+        assert headers["access-control-allow-origin"] == "https://shop.example"
+        assert "retry-after" in headers["access-control-expose-headers"]
+    assert "access-control-allow-origin" not in await refused("https://other.example")
 
 
 @pytest.mark.parametrize("server", [1], indirect=True)

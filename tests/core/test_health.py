@@ -17,6 +17,7 @@ from plaza.core.valkey import Valkey
 from tests.core.ledger import LIBRARY
 from tests.servers import Server, running_server
 from tests.timeouts import connect_with_retries
+from tests.waiting import eventually
 
 # A busy machine may be slow, but not this slow; and less than the connection's own patience of 5 s.
 TIME_LIMIT_SECONDS = 4.0
@@ -62,6 +63,33 @@ async def test_a_valkey_that_hangs_is_reported_until_it_responds(tmp_path: Path)
         assert (await system.ready()).status == "ready"
         await valkey.close()
     await sql.close()
+
+
+async def test_a_ping_that_takes_longer_than_a_check_goes_on_and_serves_the_next_ones(tmp_path: Path) -> None:
+    sql = await Sql.open(Settings(data_dir=tmp_path))
+    with running_server() as server:
+        valkey = await connect_with_retries(server.url)
+        system = System(Functions(valkey, [LIBRARY]), sql, timeout_seconds=TIME_LIMIT_SECONDS)
+        await system.ready()
+        before = _library_lookups(server)
+        server.pause()
+        system.timeout_seconds = 0.02
+        for _ in range(3):
+            with pytest.raises(Unavailable):
+                await system.ready()
+        server.resume()
+        await eventually(lambda: _library_lookups(server) > before)
+        assert _library_lookups(server) == before + 1
+        system.timeout_seconds = TIME_LIMIT_SECONDS
+        assert (await system.ready()).status == "ready"
+        await valkey.close()
+    await sql.close()
+
+
+def _library_lookups(server: Server) -> int:
+    with server.redis_client() as client:
+        stats: dict[str, dict[str, int]] = client.info("commandstats")
+    return stats["cmdstat_function|list"]["calls"]
 
 
 async def test_an_unreachable_database_is_reported(server: Server, tmp_path: Path) -> None:

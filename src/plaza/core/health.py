@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
 import msgspec
@@ -19,6 +20,8 @@ from plaza.core.sql import Sql
 
 # Load balancers wait a second or two for a response.
 READY_SECONDS = 1.0
+# A new connection may take longer than that. But one that hangs is given up, so that the next check opens another.
+PING_SECONDS = 10.0
 
 route = Routes("system", about="The process itself.")
 
@@ -61,6 +64,7 @@ class System:
         self.sql = sql
         self.timeout_seconds = timeout_seconds
         self._draining = draining or asyncio.Event()
+        self._pings: dict[str, asyncio.Task[None]] = {}
 
     async def ready(self) -> Readiness:
         """Check every Valkey primary and SQL at once. Raises `Unavailable` if one fails or the process shuts down.
@@ -68,8 +72,8 @@ class System:
         Raises `OutdatedProcess` if a newer Plaza has replaced the Lua libraries: then most routes fail.
         """
         checks: dict[str, str] = {}
-        pings = {"valkey": self.functions.require_loaded(), "sql": self.sql.ping()}
-        states = await asyncio.gather(*map(self._check, pings.values()), return_exceptions=True)
+        pings = {"valkey": self.functions.require_loaded, "sql": self.sql.ping}
+        states = await asyncio.gather(*map(self._check, pings, pings.values()), return_exceptions=True)
         for name, state in zip(pings, states, strict=True):
             if isinstance(state, BaseException):
                 raise state
@@ -81,17 +85,30 @@ class System:
             raise Unavailable(f"Unreachable: {', '.join(unreachable)}.", checks=checks)
         return Readiness("ready", checks)
 
-    async def _check(self, ping: Any) -> str:
+    async def _check(self, name: str, ping: Callable[[], Coroutine[Any, Any, None]]) -> str:
+        """Wait for a ping. One that takes longer goes on: the next check finds the connection that it opens."""
+        running = self._pings.get(name)
+        if running is None or running.done():
+            running = self._pings[name] = asyncio.create_task(_within_limit(ping))
+            running.add_done_callback(lambda task: task.cancelled() or task.exception())  # also if no check waits
+        await asyncio.wait({running}, timeout=self.timeout_seconds)
+        if not running.done():
+            return f"no response in {self.timeout_seconds:g} s"
         try:
-            async with asyncio.timeout(self.timeout_seconds):
-                await ping
+            running.result()
         except OutdatedProcess:
             raise
         except Unavailable as error:
             return error.detail
-        except TimeoutError:
-            return f"no response in {self.timeout_seconds:g} s"
         return "ok"
+
+
+async def _within_limit(ping: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        async with asyncio.timeout(PING_SECONDS):
+            await ping()
+    except TimeoutError:
+        raise Unavailable(f"no response in {PING_SECONDS:g} s") from None
 
 
 @route.get("/healthz", access=PUBLIC, limit=None)

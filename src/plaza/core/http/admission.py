@@ -16,6 +16,7 @@ from typing import Any
 from plaza.core.errors import Unavailable
 from plaza.core.http.admission_queue import AdmissionQueue
 from plaza.core.http.body_reader import Receive
+from plaza.core.http.headers import Cors, Headers
 from plaza.core.http.raw_responses import RawResponse, new_request_id
 from plaza.core.http.responses import EVENTS
 from plaza.core.http.streaming import Send
@@ -46,8 +47,11 @@ class AdmissionControl:
     An event stream counts as running only until it begins: an open one does nothing for most of the time.
     """
 
-    def __init__(self, app: Any, queue: AdmissionQueue, read_seconds: float, root_path: str = "") -> None:
+    def __init__(
+        self, app: Any, queue: AdmissionQueue, read_seconds: float, root_path: str = "", cors: Cors | None = None
+    ) -> None:
         self._app = app
+        self._cors = cors
         self._response = overloaded_response()
         self._queue = queue
         self.read_seconds = read_seconds
@@ -57,14 +61,22 @@ class AdmissionControl:
         if scope["type"] != "http" or scope["raw_path"] in self._health:
             await self._app(scope, receive, send)
         elif not await self._queue.enter(scope.get(ARRIVED) or monotonic(), self._wait_seconds(scope["method"])):
-            await self._refuse(send)
+            await self._refuse(scope, send)
         else:
             await self._run(scope, receive, send)
 
-    async def _refuse(self, send: Send) -> None:
+    async def _refuse(self, scope: dict[str, Any], send: Send) -> None:
         response, request_id = self._response, new_request_id()
-        await send({"type": "http.response.start", "status": response.status, "headers": response.headers(request_id)})
+        headers = [*response.headers(request_id), *self.cors_headers(scope)]
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": response.body(request_id)})
+
+    def cors_headers(self, scope: dict[str, Any]) -> Headers:
+        """The headers with which scripts of other origins can read that they must wait."""
+        if self._cors is None:
+            return []
+        origin = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"), None)
+        return self._cors.headers({} if origin is None else {"origin": origin})
 
     def refuses(self, method: str, raw_path: bytes) -> bool:
         """Whether to refuse a request on arrival, because it would wait too long. If so, call `refuse_later`."""

@@ -184,7 +184,8 @@ class AdmittingHttpProtocol(GuardedHttpProtocol):
             return
         closes = not cycle.keep_alive or cycle.waiting_for_100_continue
         response = _OVERLOADED_CLOSE if closes else _OVERLOADED
-        self.transport.write(response.encoded(cycle.default_headers))
+        cors = self.admission.cors_headers(cycle.scope)  # type: ignore[arg-type]
+        self.transport.write(response.encoded([*cycle.default_headers, *cors]))
         cycle.response_started = cycle.response_complete = True
         if closes:
             self.transport.close()
