@@ -69,7 +69,7 @@ class GuardedHttpProtocol(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._read_deadline = ReadDeadline()
         self._is_counted = False
-        self._running: RequestResponseCycle | None = None
+        self._unanswered: list[RequestResponseCycle] = []  # more than one if requests are pipelined
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -85,11 +85,10 @@ class GuardedHttpProtocol(HttpToolsProtocol):
         self._read_deadline.cancel()
         if self.limits is not None and self._is_counted:
             self.limits.release(_peer_address(self))
-        # uvicorn tells the last request that arrived. If requests are pipelined, an earlier one is being answered.
-        if self._running is not None and not self._running.response_complete:
-            self._running.disconnected = True
-            self._running.message_event.set()
         super().connection_lost(exc)
+        for cycle in self._unanswered:  # uvicorn tells only the last one, but an earlier one may be running
+            cycle.disconnected = not cycle.response_complete
+            cycle.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         self._started_in_piece = False
@@ -119,10 +118,9 @@ class GuardedHttpProtocol(HttpToolsProtocol):
         self._in_headers = False
         self._cancel_deadline()
         super().on_headers_complete()
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._running = cycle
-        super()._start_asgi_task(cycle, app)
+        self._unanswered = [cycle for cycle in self._unanswered if not cycle.response_complete]
+        if self.cycle is not None:
+            self._unanswered.append(self.cycle)
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(BadRequest("This is not a valid HTTP request."))
