@@ -7,12 +7,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from plaza.core import search_source
 from plaza.core.events import Events
 from plaza.core.search_source import SearchDocument
+from plaza.core.valkey import Valkey
 from plaza.keyspace.audit import REPAIR, Audits
 from plaza.search.index import SearchIndex
 from plaza.search.jobs import GROUP, STREAMS
 from plaza.social.account_renaming import AccountRenaming
+from plaza.social.keys import EXPLORE_FEED
 from tests.search.conftest import SearchCommunity
 from tests.waiting import eventually
 
@@ -70,6 +73,20 @@ async def test_a_renamed_user_is_found_with_all_posts(followed: SearchCommunity)
     assert await eventually(lambda: followed.find("from:anouk lake")) == {"posts": [post]}
     assert await followed.find("from:ana lake") == {}
     assert (await eventually(lambda: followed.find("anouk")))["users"] == ["anouk"]
+
+
+async def test_a_rebuild_skips_nothing_if_older_objects_are_deleted_meanwhile(
+    valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_source, "SCAN_BATCH", 2)
+    key, members = EXPLORE_FEED(), "abcdefgh"
+    await valkey.call("ZADD", key, *(part for score, member in enumerate(members) for part in (score, member)))
+    seen: list[str] = []
+    async for batch in search_source.keys_in_sorted_set(valkey, key, ""):
+        seen += batch
+        if batch == ["c", "d"]:
+            await valkey.call("ZREM", key, "a", "d")
+    assert seen == list(members)
 
 
 async def test_the_audit_finds_and_repairs_a_wrong_index(followed: SearchCommunity) -> None:

@@ -94,12 +94,18 @@ class AuthorSource(Protocol):
 
 
 async def keys_in_sorted_set(valkey: Valkey, key: str, after: str) -> AsyncIterator[list[str]]:
-    """Yield the members of a sorted set in batches, lowest score first, from the one after `after` if it is there."""
+    """Yield the members of a sorted set in batches, lowest score first, from the one after `after` if it is there.
+
+    A member that is removed meanwhile moves the ranks of later ones, so each batch starts at the present rank of the
+    last one. If that one is gone, the members with its score are yielded again rather than skipped.
+    """
     rank = await valkey.call("ZRANK", key, after) if after else None
     start = 0 if rank is None else rank + 1
-    while members := await valkey.call("ZRANGE", key, start, start + SCAN_BATCH - 1):
-        yield members
-        start += len(members)
+    while rows := await valkey.call("ZRANGE", key, start, start + SCAN_BATCH - 1, "WITHSCORES"):
+        yield [member for member, _ in rows]
+        last, score = rows[-1]
+        rank = await valkey.call("ZRANK", key, last)
+        start = await valkey.call("ZCOUNT", key, "-inf", f"({score!r}") if rank is None else rank + 1
 
 
 async def keys_in_table(sql: Sql, id: Column[Any], after: str, *where: ColumnElement[bool]) -> AsyncIterator[list[str]]:
