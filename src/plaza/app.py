@@ -62,6 +62,7 @@ from plaza.demo.loader import DemoLoader
 from plaza.demo.loaders.pictures import PicturesLoader
 from plaza.demo.offered_accounts import OfferedAccounts
 from plaza.demo.simulation import DemoSimulation
+from plaza.desk import domain as desk
 from plaza.keyspace import audit
 from plaza.keyspace.audit import Auditor, Audits, FailoverWatch
 from plaza.keyspace.audit.keys import CATALOGUE as AUDIT_KEYS
@@ -112,6 +113,7 @@ DOMAINS: tuple[Domain, ...] = (
     search.DOMAIN,
     notifications.DOMAIN,
     webhooks.DOMAIN,
+    desk.DOMAIN,
 )
 # Those of no domain.
 LIBRARIES = (rate_limits.LIBRARY, paging.LIBRARY, execution.LIBRARY, audit.LIBRARY, *worker.LIBRARIES)

@@ -27,6 +27,7 @@ from plaza.challenges.model import ChallengeId
 from plaza.challenges.model import PostId as ChallengePostId
 from plaza.core.notification_source import Activity, GroupName
 from plaza.core.pictures import PictureId
+from plaza.desk.model import NoteId
 from plaza.live.model import EventId
 from plaza.live.model import SessionId as LiveSessionId
 from plaza.notifications.model import NotificationId
@@ -254,6 +255,11 @@ async def create_order(sample: SampleObjects) -> Any:
     return (await sample.send("POST", "/shop/checkout"))["id"]
 
 
+async def create_note(sample: SampleObjects) -> Any:
+    path = f"/admin/users/{await sample.replace('ana')}/notes"
+    return (await sample.send("POST", path, {"text": "Hello."}, as_admin=True))["id"]
+
+
 async def start_session(sample: SampleObjects) -> Any:
     return (await sample.send("POST", "/shop/session"))["id"]
 
@@ -309,6 +315,7 @@ SAMPLES: dict[Any, Callable[[SampleObjects], Awaitable[Any]]] = {
     example_of(LiveSessionId): name_session,
     example_of(ItemId): create_item,
     example_of(OrderId): create_order,
+    example_of(NoteId): create_note,
     example_of(SessionId): start_session,
     example_of(NotificationId): create_notification,
     example_of(ReportId): create_report,

@@ -22,6 +22,7 @@ from plaza.accounts.model import (
     RecoveryCodes,
     ResetConfirmation,
     ResetRequest,
+    SessionOwner,
     SessionPage,
     SessionsEnded,
     SignInAgain,
@@ -186,6 +187,24 @@ async def end_account_session(actor: Actor, id: AccountSessionId, request: Reque
 async def end_other_account_sessions(actor: Actor, request: Request, sessions: AccountSessions) -> SessionsEnded:
     """End all your other sessions. The one that the token belongs to stays."""
     return SessionsEnded(await sessions.end_others(actor, request.address))
+
+
+@route.get("/admin/users/{username}/sessions", access=ADMIN)
+async def list_sessions_of_user(username: SessionOwner, page: Page, sessions: AccountSessions) -> SessionPage:
+    """List the sessions of a user, of programs and of browsers, last used first."""
+    return await sessions.page_of(username, page)
+
+
+@route.delete("/admin/users/{username}/sessions/{id}", access=ADMIN, status=204)
+async def end_session_of_user(username: SessionOwner, id: AccountSessionId, sessions: AccountSessions) -> None:
+    """End a session of a user. Its access tokens are void at once."""
+    await sessions.end_of(username, id)
+
+
+@route.delete("/admin/users/{username}/sessions", access=ADMIN)
+async def end_all_sessions_of_user(username: SessionOwner, sessions: AccountSessions) -> SessionsEnded:
+    """End all sessions of a user."""
+    return SessionsEnded(await sessions.end_all_of(username))
 
 
 @route.get("/admin/log", access=ADMIN, limit_first=True)

@@ -38,6 +38,7 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.timers import Timer
 from plaza.core.topics import HiddenAuthors, TopicSource
+from plaza.core.user_states import UserStates
 from plaza.core.valkey import Valkey
 from plaza.core.zip_stream import ArchivedFile
 
@@ -159,6 +160,7 @@ class Provided:
     api_sessions: SessionList | None = None
     blocks: BlockLists | None = None
     recipients: Recipients | None = None
+    user_states: UserStates | None = None
     hidden_authors: HiddenAuthors | None = None
     pictures: Pictures | None = None
     avatars: AvatarAddresses | None = None

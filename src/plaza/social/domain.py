@@ -39,6 +39,7 @@ from plaza.social.relations import Relations
 from plaza.social.report_sources import CommentReports, PostReports, UserReports
 from plaza.social.search_source import PostSearch, UserSearch
 from plaza.social.topic_source import PostTopics
+from plaza.social.user_states import SocialUserStates
 from plaza.social.users import Users
 
 
@@ -81,6 +82,7 @@ def build(core: Core) -> Parts:
             passwords=credentials,
             blocks=relations,
             recipients=SocialRecipients(users),
+            user_states=SocialUserStates(core.valkey, found_users),
             hidden_authors=HiddenUsers(users),
             avatars=avatars,
             api_sessions=api_sessions,

@@ -16,8 +16,10 @@ from plaza.web.visitors import Visitor
 SECTION: Final = "Operations"
 # The pages, each with the domain that it shows; empty if it shows all.
 _PAGES: Final = (
-    ("Live", "live"),
+    ("Growth", "desk"),
+    ("Users", "desk"),
     ("Reports", "reports"),
+    ("Live", "live"),
     ("Items", "shop"),
     ("Orders", "shop"),
     ("Keys", ""),

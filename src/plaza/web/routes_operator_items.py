@@ -108,7 +108,7 @@ async def change_item(
 
 @page.get("/operator/items/{id}/withdraw", access=ADMIN)
 async def confirm_withdrawal(request: Request, site: PageResponses, id: ItemId, desk: ItemDesk) -> Response[str]:
-    """Ask before an item is withdrawn."""
+    """Show what a withdrawal does, before it is done."""
     visitor = await site.visitors.from_request(request)
     found = await desk.read(id)
     return confirmation(

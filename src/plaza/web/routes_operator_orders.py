@@ -107,7 +107,7 @@ async def change_order(
 
 @page.get("/operator/orders/{id}/cancel", access=ADMIN)
 async def confirm_cancellation(request: Request, site: PageResponses, id: OrderId, desk: OrderDesk) -> Response[str]:
-    """Ask before an order is cancelled."""
+    """Show what a cancellation does, before it is done."""
     visitor = await site.visitors.from_request(request)
     found = await desk.read(id)
     pieces = ", ".join(f"{line.qty} × {line.name}" for line in found.items)
