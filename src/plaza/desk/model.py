@@ -60,7 +60,7 @@ class UserNote(msgspec.Struct, frozen=True):
     created_at: int
 
 
-class NotesPage(msgspec.Struct, frozen=True):
+class UserNotesPage(msgspec.Struct, frozen=True):
     notes: list[UserNote]
     pagination: Pagination
 

@@ -17,7 +17,7 @@ from plaza.core.sql_paging import ids_in_table, newest_ids
 from plaza.core.username_locks import lock_username, take_shared_lock
 from plaza.core.valkey import Valkey
 from plaza.desk.directory import UserDirectory
-from plaza.desk.model import NotesPage, UserNote
+from plaza.desk.model import UserNote, UserNotesPage
 from plaza.desk.tables import USER_NOTES
 
 _OF_USER = USER_NOTES.c.username == bindparam("username")
@@ -34,12 +34,12 @@ class UserNotes:
         self._directory = directory
         self._clock = clock
 
-    async def page(self, username: str, page: Page) -> NotesPage:
+    async def page(self, username: str, page: Page) -> UserNotesPage:
         """Return a page of the notes about a user, newest first. Two short reads."""
         name = f"notes about {username}"
         ids = ids_in_table(self._sql, name, _IDS_OF_USER, username=username)
         paged = await page_by_position(name, page, ids, self._read_many)
-        return NotesPage(paged.items, paged.pagination)
+        return UserNotesPage(paged.items, paged.pagination)
 
     async def create(self, actor: Actor, username: str, text: str, operation: str | None = None) -> UserNote:
         """Write a note. The same operation writes one note. A round trip or two, and one transaction."""

@@ -18,8 +18,8 @@ from plaza.desk.model import (
     ListedUsersQuery,
     NewNote,
     NoteId,
-    NotesPage,
     UserNote,
+    UserNotesPage,
 )
 from plaza.desk.notes import UserNotes
 
@@ -39,7 +39,7 @@ async def get_listed_user(username: ListedName, directory: UserDirectory) -> Lis
 
 
 @route.get("/users/{username}/notes", access=ADMIN)
-async def list_user_notes(username: ListedName, page: Page, notes: UserNotes) -> NotesPage:
+async def list_user_notes(username: ListedName, page: Page, notes: UserNotes) -> UserNotesPage:
     """List the notes of operators about a user, newest first."""
     return await notes.page(username, page)
 
