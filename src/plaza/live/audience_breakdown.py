@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 from msgspec import json
 
 from plaza.core.clock import Clock
@@ -64,3 +66,17 @@ class AudienceBreakdown:
             if record is not None and from_ms <= record.timestamp <= to_ms:
                 found[record.timestamp] = record
         return [found[at] for at in sorted(found)]
+
+    async def iterate_records(
+        self, event: str, session: str, from_ms: int, to_ms: int | None
+    ) -> AsyncIterator[AudienceStatistics]:
+        """Yield the five-minute records of a time span, oldest first; those not in SQL yet are the latest."""
+        to_ms = self._clock.now_ms() if to_ms is None else to_ms
+        # Read before SQL, where the worker moves them meanwhile.
+        name = keys.SESSION_RECORDS(session) if session else keys.EVENT_RECORDS(event)
+        waiting = {r.timestamp: r for r in map(decode_statistics, await self._valkey.call("HVALS", name)) if r}
+        async for record in self._history.iterate_records(event, session, from_ms, to_ms):
+            yield waiting.pop(record.timestamp, record)
+        for at in sorted(waiting):
+            if from_ms <= at <= to_ms:
+                yield waiting[at]

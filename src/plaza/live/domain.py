@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plaza.core.domain import Core, Domain, Parts
 from plaza.live.address_salts import AddressSalts
+from plaza.live.audience_export import AudienceExport
 from plaza.live.events import EVENTS
 from plaza.live.geo import GeoIp, GeoLocator
 from plaza.live.heartbeats import LiveService
@@ -14,7 +15,9 @@ from plaza.live.last_seen_report import HeartbeatReports
 from plaza.live.library import LIBRARY
 from plaza.live.personal_data import LivePersonalData
 from plaza.live.recorder import AudienceRecorder
+from plaza.live.retention import Retention
 from plaza.live.routes import route
+from plaza.live.routes_export import route as export_route
 from plaza.live.schedule import EventSchedule
 from plaza.live.statistics import AudienceFigures
 from plaza.live.stream import FigureStreams
@@ -40,6 +43,8 @@ def build(core: Core) -> Parts:
             ViewerAuthenticator(core.auth, geo, settings, clock),
             figures,
             viewing_sessions,
+            AudienceExport(viewing_sessions, figures.breakdown),
+            Retention(viewing_sessions, figures.totals, clock),
             HeartbeatReports(core.functions, history, settings, clock),
             stream,
             personal_data,
@@ -50,4 +55,4 @@ def build(core: Core) -> Parts:
     )
 
 
-DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS, EVENTS)
+DOMAIN = Domain(LIBRARY, [route, export_route], build, INVARIANTS, EVENTS)

@@ -225,6 +225,22 @@ class AudienceHistory:
         found = (decode_statistics(text) for (text,) in await self._sql.fetch_all(query))
         return [record for record in found if record is not None]
 
+    async def iterate_records(
+        self, event: str, session: str, from_ms: int, to_ms: int
+    ) -> AsyncIterator[AudienceStatistics]:
+        """Yield the five-minute records of a time span, oldest first, a page per query."""
+        c = RECORDS.c
+        query = select(c.at, c.record).where(c.event == event, c.session == session, c.at <= to_ms)
+        after = from_ms - 1
+        while True:
+            page = await self._sql.fetch_all(query.where(c.at > after).order_by(c.at).limit(PAGE_SIZE))
+            for row in page:
+                if (record := decode_statistics(row.record)) is not None:
+                    yield record
+            if len(page) < PAGE_SIZE:
+                return
+            after = page[-1].at
+
     async def delete_session(self, event: str, session: str) -> None:
         """Delete the viewing sessions, records and totals of a session."""
         async with self._sql.begin() as tx:

@@ -39,6 +39,7 @@ from plaza.live.model import (
     ViewerCount,
     ViewingStats,
 )
+from plaza.live.retention import EventComparison, EventIds, Minutes, Retention, RetentionCurve, SessionComparison
 from plaza.live.statistics import AudienceFigures
 from plaza.live.stream import FigureStreams
 from plaza.live.viewers import ViewerAuthenticator, ViewerToken
@@ -226,6 +227,33 @@ async def list_session_statistics(
 async def get_event_overview(event: EventId, figures: AudienceFigures) -> EventOverview:
     """Get all figures of an event and its sessions."""
     return await figures.overview(event)
+
+
+@route.get(EVENT_PATH + "/retention", access=ADMIN, limit_first=True)
+async def get_retention(event: EventId, retention: Retention, minutes: Minutes = 60) -> RetentionCurve:
+    """Get the share of viewers who are still watching after n minutes, and when they drop off and come back."""
+    return await retention.curve(event, None, minutes)
+
+
+@route.get(SESSION_PATH + "/retention", access=ADMIN, limit_first=True, raises=[SessionOfAnotherEvent])
+async def get_session_retention(
+    event: EventId, session: SessionId, figures: AudienceFigures, retention: Retention, minutes: Minutes = 60
+) -> RetentionCurve:
+    """Get the share of a session's viewers who are still watching after n minutes."""
+    await figures.require_session(event, session)
+    return await retention.curve(event, session, minutes)
+
+
+@route.get(EVENT_PATH + "/comparison", access=ADMIN, limit_first=True)
+async def list_compared_sessions(event: EventId, retention: Retention) -> SessionComparison:
+    """List the sessions of an event side by side, those with the most viewers first."""
+    return await retention.compare_sessions(event)
+
+
+@route.get("/analytics/comparison", access=ADMIN, limit_first=True)
+async def list_compared_events(events: EventIds, retention: Retention) -> EventComparison:
+    """List the events in `events=a,b` side by side."""
+    return await retention.compare_events([event for event in events.split(",") if event])
 
 
 @route.post(EVENT_PATH + "/heartbeat-report", access=ADMIN, limit="read", example={"user_ids": ["ana"]})
