@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from plaza.challenges.daily_job.runner import DailyJob
+from plaza.challenges.leaderboard import Leaderboards
 from plaza.challenges.library import LIBRARY
 from plaza.challenges.model import Challenge, ChallengePost, NewChallenge, NewChallengePost, NewTracking
 from plaza.challenges.personal_data import ChallengesPersonalData
@@ -17,6 +18,7 @@ from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.recommendation.recommender import Recommender
 from plaza.challenges.service import Challenges
+from plaza.challenges.tracking import ChallengeTracking
 from plaza.core import leases, paging
 from plaza.core.auth import Actor
 from plaza.core.clock import ManualClock
@@ -49,6 +51,8 @@ class ChallengeServices:
     projections: ChallengeProjections
     challenges: Challenges
     posts: ChallengePosts
+    tracking: ChallengeTracking
+    leaderboards: Leaderboards
     daily_job: DailyJob
     recommender: Recommender
     personal_data: ChallengesPersonalData
@@ -65,13 +69,14 @@ class ChallengeServices:
         public: bool = True,
         days: int = 21,
         title: str = "Run every day",
+        unit: str | None = None,
     ) -> Challenge:
-        new = NewChallenge(title, category, public, days)
+        new = NewChallenge(title, category, public, days, unit)
         return await self.challenges.create(creator, new, self.operation())
 
-    async def joined(self, *members: Actor, category: int = 1, days: int = 21) -> int:
+    async def joined(self, *members: Actor, category: int = 1, days: int = 21, unit: str | None = None) -> int:
         """Create a challenge with these members. Returns its id."""
-        made = await self.challenge(category=category, days=days)
+        made = await self.challenge(category=category, days=days, unit=unit)
         for member in members:
             await self.challenges.join(member, made.id)
         return made.id
@@ -79,8 +84,8 @@ class ChallengeServices:
     async def post(self, author: Actor, challenge: int, *, is_break: bool = False) -> ChallengePost:
         return await self.posts.post(author, challenge, NewChallengePost("Done.", is_break), self.operation())
 
-    async def track(self, actor: Actor, challenge: int, date: str | None = None) -> None:
-        await self.challenges.track(actor, challenge, NewTracking(date))
+    async def track(self, actor: Actor, challenge: int, date: str | None = None, amount: float | None = None) -> None:
+        await self.tracking.track(actor, challenge, NewTracking(date, amount))
 
 
 def assemble(functions: Functions, sql: Sql, clock: ManualClock, max_post_age: int = MAX_POST_AGE) -> ChallengeServices:
@@ -92,6 +97,8 @@ def assemble(functions: Functions, sql: Sql, clock: ManualClock, max_post_age: i
         projections=projections,
         challenges=Challenges(sql, projections, clock),
         posts=ChallengePosts(sql, projections, clock),
+        tracking=ChallengeTracking(sql, projections, clock),
+        leaderboards=Leaderboards(sql, functions.valkey, clock),
         daily_job=DailyJob(projections, Leases(functions)),
         recommender=Recommender(projections),
         personal_data=ChallengesPersonalData(projections),

@@ -156,7 +156,7 @@ async def test_reactions_written_by_an_older_version_are_rebuilt_once(
     await services.daily_job.run()
     await redis_client.hdel(DB_CURSOR(COUNTS), "format")
     await redis_client.delete(LIKED_POSTS("cleo"), CLGS_PREFERENCE("cleo"))
-    assert (await services.daily_job.run()).rebuilt == ["reaction"]
+    assert (await services.daily_job.run()).rebuilt == ["reaction", "tracking"]
     await assert_matches_tables(services, redis_client)
     assert (await services.daily_job.run()).rebuilt == []
 

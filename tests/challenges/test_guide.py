@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 
 from plaza.challenges.daily_job.runner import DailyJob
+from plaza.challenges.leaderboard import Leaderboards
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.recommendation.recommender import Recommender
 from plaza.challenges.routes import route
 from plaza.challenges.service import Challenges
+from plaza.challenges.tracking import ChallengeTracking
 from plaza.core.auth import Auth
 from plaza.core.http.app import make_app
 from plaza.core.idempotency import Idempotency
@@ -30,6 +32,8 @@ async def test_the_guides_examples_return_what_it_shows(services: ChallengeServi
     dependencies = {
         Challenges: services.challenges,
         ChallengePosts: services.posts,
+        ChallengeTracking: services.tracking,
+        Leaderboards: services.leaderboards,
         DailyJob: services.daily_job,
         Recommender: services.recommender,
     }

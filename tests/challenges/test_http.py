@@ -54,6 +54,7 @@ async def test_a_challenge_is_created_joined_tracked_posted_in_and_reacted_to(we
         "created_at": 0,
         "finished_date": (today + timedelta(days=21)).isoformat(),
         "members": 0,
+        "unit": None,
     }
     joined = await web.post(f"/challenges/{id}/join", headers=as_("ben"))
     assert (joined.status_code, joined.json()) == (201, {"challenge_id": id, "username": "ben", "member": True})
@@ -61,6 +62,10 @@ async def test_a_challenge_is_created_joined_tracked_posted_in_and_reacted_to(we
     tracked = await web.post(f"/challenges/{id}/track", headers=as_("ben"))
     assert (tracked.status_code, tracked.json()["date"]) == (201, today.isoformat())
     refused(await web.post(f"/challenges/{id}/track", json={}, headers=as_("ben")), 409, "already_tracked")
+    undone = await web.delete(f"/challenges/{id}/track?date={today}", headers=as_("ben"))
+    assert (undone.status_code, undone.json()["days"]) == (200, 0)
+    refused(await web.delete(f"/challenges/{id}/track", headers=as_("ben")), 404, "not_tracked")
+    refused(await web.post(f"/challenges/{id}/track", json={"amount": 2}, headers=as_("ben")), 422, "invalid", "amount")
     post = await web.post(f"/challenges/{id}/posts", json={"text": "5 km"}, headers=as_("ben"))
     assert (post.status_code, post.json()["text"], post.json()["is_break"]) == (201, "5 km", False)
     reaction = f"/challenges/posts/{post.json()['id']}/reaction"
@@ -99,6 +104,8 @@ async def test_invalid_input_is_422_with_the_field(web: httpx.AsyncClient) -> No
         ({"title": "   "}, "title"),
         ({"is_public": "yes"}, "is_public"),
         ({"colour": "red"}, "colour"),
+        ({"unit": "x" * 21}, "unit"),
+        ({"unit": " "}, "unit"),
     ]
     for change, field in wrong:
         refused(await web.post("/challenges", json=NEW | change, headers=as_("ana")), 422, "invalid", field)

@@ -144,7 +144,7 @@ async def test_missing_challenges_and_posts_are_not_found(services: ChallengeSer
         services.challenges.read(None, 99),
         services.challenges.join(ANA, 99),
         services.challenges.leave(ANA, 99),
-        services.challenges.track(ANA, 99, NewTracking()),
+        services.tracking.track(ANA, 99, NewTracking()),
         services.post(ANA, 99),
         services.posts.page(None, 99, Page()),
         services.posts.react(ANA, 99),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plaza.challenges.keys import CLG_TICKETS
-from plaza.challenges.model import NewTracking, PrivateChallenge
+from plaza.challenges.model import PrivateChallenge
 from plaza.challenges.participation_reader import Participations
 from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
@@ -19,7 +19,7 @@ from tests.waiting import eventually
 async def test_participation_has_the_users_own_days_only(services: ChallengeServices) -> None:
     participations = Participations(services.sql, services.clock)
     id = await services.joined(BEN)
-    await services.challenges.track(BEN, id, NewTracking())
+    await services.track(BEN, id)
     mine, other = await participations.get(BEN, id), await participations.get(CLEO, id)
     assert (mine.member, mine.days, mine.tracked_today) == (True, [services.projections.today()], True)
     assert (other.member, other.days, other.tracked_today) == (False, [], False)

@@ -16,6 +16,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multi
 from sqlalchemy import delete, text
 
 from plaza.challenges.library import LIBRARY
+from plaza.challenges.model import iso_date
 from plaza.challenges.tables import DELETE_LOG, INSERT_LOG, TABLES
 from plaza.core import leases
 from plaza.core.clock import ManualClock
@@ -58,6 +59,8 @@ class ChallengesHistory(RuleBasedStateMachine):
         for rebuild_all in (False, True):
             self.run(self.services.daily_job.run(rebuild_all=rebuild_all))
             self.run(assert_matches_tables(self.services, self.redis_client))
+            correct, stored = self.run(self.services.projections.totals.read([user.name for user in USERS]))
+            assert correct == stored
 
 
 class ChallengesMachine(ChallengesHistory):
@@ -90,6 +93,11 @@ class ChallengesMachine(ChallengesHistory):
     @rule(actor=users, challenge=challenges)
     def track(self, actor: Any, challenge: int) -> None:
         self.attempt(self.services.track(actor, challenge))
+
+    @rule(actor=users, challenge=challenges, days_ago=st.integers(0, 2))
+    def untrack(self, actor: Any, challenge: int, days_ago: int) -> None:
+        date = iso_date(self.services.projections.today() - days_ago)
+        self.attempt(self.services.tracking.untrack(actor, challenge, date))
 
     @rule(actor=users, challenge=challenges)
     def leave(self, actor: Any, challenge: int) -> None:

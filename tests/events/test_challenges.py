@@ -7,11 +7,19 @@ from typing import Any
 
 from plaza.app import Plaza
 from plaza.challenges.events import EVENTS
-from plaza.challenges.model import AlreadyJoined, AlreadyTracked, NewChallenge, NewChallengePost, NewTracking
+from plaza.challenges.model import (
+    AlreadyJoined,
+    AlreadyTracked,
+    NewChallenge,
+    NewChallengePost,
+    NewTracking,
+    NotTracked,
+)
 from plaza.challenges.personal_data import ChallengesPersonalData
 from plaza.challenges.post_deletion import PostDeletion
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.service import Challenges
+from plaza.challenges.tracking import ChallengeTracking
 from plaza.core.auth import Actor
 from tests.events.recorder import PRIVATE, EventRecorder
 
@@ -20,6 +28,7 @@ ANA, BEN = Actor("ana", "user"), Actor("ben", "user")
 
 async def test_every_type_is_emitted(plaza: Plaza, redis_client: Any) -> None:
     challenges, posts = plaza.get(Challenges), plaza.get(ChallengePosts)
+    tracking = plaza.get(ChallengeTracking)
     recorder = EventRecorder(plaza, redis_client)
     for _ in range(2):  # the same operation again
         id = (await challenges.create(ANA, NewChallenge(PRIVATE, 1, True, 21), "create")).id
@@ -31,8 +40,12 @@ async def test_every_type_is_emitted(plaza: Plaza, redis_client: Any) -> None:
     await recorder.expect(("challenge.joined", member))
     for _ in range(2):
         with contextlib.suppress(AlreadyTracked):
-            tracked = await challenges.track(ANA, id, NewTracking())
+            tracked = await tracking.track(ANA, id, NewTracking())
     await recorder.expect(("challenge.tracked", {**member, "date": tracked.date}))
+    for _ in range(2):
+        with contextlib.suppress(NotTracked):
+            await tracking.untrack(ANA, id)
+    await recorder.expect(("challenge.untracked", {**member, "date": tracked.date}))
     for _ in range(2):
         post = (await posts.post(ANA, id, NewChallengePost(PRIVATE), "post")).id
     await recorder.expect(("challenge.posted", {**member, "post": post}))

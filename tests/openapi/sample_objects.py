@@ -23,7 +23,7 @@ from plaza.accounts.email_links import Emails
 from plaza.accounts.model import AccountSessionId, OneTimeLink, PasskeyId
 from plaza.app import Plaza
 from plaza.articles.model import ArticleCommentId, ArticleId
-from plaza.challenges.model import ChallengeId
+from plaza.challenges.model import ChallengeId, DateText
 from plaza.challenges.model import PostId as ChallengePostId
 from plaza.core.notification_source import Activity, GroupName
 from plaza.core.pictures import PictureId
@@ -216,7 +216,7 @@ async def create_article(sample: SampleObjects) -> Any:
 
 
 async def create_challenge(sample: SampleObjects) -> Any:
-    body = {"title": "Thirty runs", "category": 1, "is_public": True, "duration": 30}
+    body = {"title": "Thirty runs", "category": 1, "is_public": True, "duration": 30, "unit": "km"}
     return (await sample.send("POST", "/challenges", body))["id"]
 
 
@@ -228,6 +228,11 @@ async def create_challenge_post(sample: SampleObjects) -> Any:
 
 async def join_challenge(sample: SampleObjects) -> None:
     await sample.send("POST", f"/challenges/{await sample.replace(example_of(ChallengeId))}/join")
+
+
+async def track_day(sample: SampleObjects) -> Any:
+    await join_challenge(sample)
+    return (await sample.send("POST", f"/challenges/{await sample.replace(example_of(ChallengeId))}/track"))["date"]
 
 
 async def create_event(sample: SampleObjects) -> str:
@@ -310,6 +315,7 @@ SAMPLES: dict[Any, Callable[[SampleObjects], Awaitable[Any]]] = {
     example_of(ArticleId): create_article,
     example_of(ArticleCommentId): create_article_comment,
     example_of(ChallengeId): create_challenge,
+    example_of(DateText): track_day,
     example_of(ChallengePostId): create_challenge_post,
     example_of(EventId): create_event,
     example_of(LiveSessionId): name_session,

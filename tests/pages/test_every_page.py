@@ -50,9 +50,9 @@ async def test_every_form_and_every_page_works(ana: PageClient, url: str, plaza:
         ("/app/profile", {"display_name": "Ana", "bio": "Hello"}),
         ("/app/articles", {"title": "A link", "link": "https://example.org/", "groups": "news, sky"}),
         ("/app/articles/1/vote", {"direction": "down"}),
-        ("/app/challenges", {"title": "Walk", "category": "1", "duration": "7", "is_public": "1"}),
+        ("/app/challenges", {"title": "Walk", "category": "1", "duration": "7", "unit": "km", "is_public": "1"}),
         ("/app/challenges/1/join", {"on": "1"}),
-        ("/app/challenges/1/track", {}),
+        ("/app/challenges/1/track", {"amount": "2.5"}),
         ("/app/challenges/1/posts", {"text": "Done."}),
         ("/app/challenges/posts/1/reaction", {"on": "1"}),
         (f"/app/shop/cart/{item}", {"qty": "1"}),
@@ -78,6 +78,7 @@ async def test_every_form_and_every_page_works(ana: PageClient, url: str, plaza:
     ]
     orders = [f"/articles?order={order}" for order in ("score", "time", "hot", "best", "controversial")]
     others = ["/people/bob", "/people/bob/followers", "/people/ana/following", "/challenges/1", "/challenges/for-you"]
+    others += ["/challenges/1/days", "/challenges/1/leaderboard", "/challenges/1/leaderboard?by=streak"]
     shop = ["/shop", "/shop/popular", "/shop/seen", f"/shop/items/{item}", "/shop/cart", "/shop/orders"]
     forms = ["/profile", "/articles/new", "/challenges/new", "/events", "/events/fair", "/sign-in", "/sign-up"]
     for path in (*lists, *orders, *others, *shop, *forms):

@@ -54,7 +54,7 @@ async def test_no_stored_text_becomes_markup(ana: PageClient, url: str, plaza: P
     article = {"title": EVIL, "link": "https://a.example/'\"><svg/onload=alert(1)>", "groups": ["evil"]}
     number = (await user("POST", "/articles", article))["id"]
     await user("POST", f"/articles/{number}/comments", {"content": EVIL})
-    challenge = {"title": EVIL, "category": 1, "is_public": True, "duration": 7}
+    challenge = {"title": EVIL, "category": 1, "is_public": True, "duration": 7, "unit": EVIL[:20]}
     challenge_id = (await user("POST", "/challenges", challenge))["id"]
     await user("POST", f"/challenges/{challenge_id}/join")
     await user("POST", f"/challenges/{challenge_id}/posts", {"text": EVIL})
@@ -78,6 +78,7 @@ async def test_no_stored_text_becomes_markup(ana: PageClient, url: str, plaza: P
         "", "/people/ana", f"/posts/{post}", f"/posts/{other}", "/tags/evil", "/tags/evil/ranked",
         "/articles?order=time",
         f"/articles/{number}", f"/articles/{second}", "/groups/evil", "/challenges", f"/challenges/{challenge_id}",
+        f"/challenges/{challenge_id}/days", f"/challenges/{challenge_id}/leaderboard",
         "/challenges/for-you", "/events", f"/events/{event}", "/shop", "/shop/popular", f"/shop/items/{item['id']}",
         "/profile", "/account", "/security", "/search?q=alert", f"/search?q={quote(EVIL)}",
         f"/report?subject={quote(EVIL)}&id={quote(EVIL)}", f"/people/{quote(EVIL)}", f"/sign-in?next={quote(EVIL)}",

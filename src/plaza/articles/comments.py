@@ -20,6 +20,7 @@ from plaza.articles.keys import (
 from plaza.articles.model import ArticleComment, ArticleCommentEdit, DeletedArticleComment, NewArticleComment
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
+from plaza.core.blocks import names_hidden_from
 from plaza.core.comment_tree import TOP_LEVEL, CommentState, CommentTrees, TreeKeys
 from plaza.core.domain import BlockLists
 from plaza.core.errors import Invalid, NotFound
@@ -155,21 +156,14 @@ class ArticleComments:
         )
         size = len(notes)
         authors = {row[0] for row in replies[:size] if row[0]}
-        hidden, avatars = await asyncio.gather(self._hidden_from(viewer, authors), self._avatars.addresses(authors))
+        hidden, avatars = await asyncio.gather(
+            names_hidden_from(self._valkey, self._blocks, viewer, authors), self._avatars.addresses(authors)
+        )
         rows = zip(notes, replies[:size], replies[size:-1], replies[-1], states, strict=True)
         return [
             None if row[1][0] in hidden else _comment_from_row(article, avatars.get(row[1][0], ""), *row)
             for row in rows
         ]
-
-    async def _hidden_from(self, viewer: Actor | None, authors: set[str]) -> set[str]:
-        """Return the authors that a block hides from the viewer. One round trip."""
-        if viewer is None or viewer.via_key or self._blocks is None or not authors:
-            return set()
-        names = sorted(authors)
-        lists = self._blocks.block_list_keys(viewer.name)
-        scores = await self._valkey.batch([("ZMSCORE", key, *names) for key in lists])
-        return {name for found in scores for name, score in zip(names, found, strict=True) if score is not None}
 
 
 def _comment_from_row(

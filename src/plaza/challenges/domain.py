@@ -6,6 +6,7 @@ from plaza.challenges.daily_job.runner import DailyJob
 from plaza.challenges.events import EVENTS
 from plaza.challenges.invariants import ChallengesInspector
 from plaza.challenges.jobs import timers
+from plaza.challenges.leaderboard import Leaderboards
 from plaza.challenges.library import LIBRARY
 from plaza.challenges.notification_source import ChallengeNotifications
 from plaza.challenges.participation_reader import Participations
@@ -18,6 +19,7 @@ from plaza.challenges.report_sources import ChallengePostReports
 from plaza.challenges.routes import route
 from plaza.challenges.search_source import ChallengeSearch
 from plaza.challenges.service import Challenges
+from plaza.challenges.tracking import ChallengeTracking
 from plaza.core.domain import Core, Domain, Parts
 from plaza.core.leases import Leases
 
@@ -30,6 +32,8 @@ def build(core: Core) -> Parts:
     services = [
         challenges,
         posts,
+        ChallengeTracking(core.sql, projections, core.clock),
+        Leaderboards(core.sql, core.valkey, core.clock, core.provided.blocks, core.provided.avatars),
         daily_job,
         Recommender(projections, core.provided.blocks, core.provided.avatars),
         Participations(core.sql, core.clock),

@@ -48,6 +48,14 @@ class ChallengeTracked(ChallengeEvent):
     date: Annotated[str, Meta(description="The tracked day, `YYYY-MM-DD`.")]
 
 
+class ChallengeUntracked(ChallengeEvent):
+    """A member took back a tracked day."""
+
+    type: ClassVar[str] = "challenge.untracked"
+    username: Username
+    date: Annotated[str, Meta(description="The day that was tracked, `YYYY-MM-DD`.")]
+
+
 class ChallengePosted(ChallengeEvent):
     """A member posted in a challenge."""
 
@@ -79,6 +87,7 @@ EVENTS = (
     ChallengeJoined,
     ChallengeLeft,
     ChallengeTracked,
+    ChallengeUntracked,
     ChallengePosted,
     ChallengePostDeleted,
     ChallengeReacted,

@@ -1,9 +1,10 @@
 """Compares what Valkey holds of challenges with the SQL tables, for the audit.
 
-Four checks, each from an id to the expected value: a challenge's info, a post's place in the pool, a user's tracked
-days, a user's reactions. Ids are read page by page from the tables and then from Valkey, so that missing and surplus
-values are both found. Requests write SQL first and Valkey right after it, so a difference is reported only if it is
-still there after several reads. What the daily job has yet to read is not a difference.
+Five checks, each from an id to the expected value: a challenge's info, a post's place in the pool, a user's tracked
+days, a user's totals in each challenge, a user's reactions. Ids are read page by page from the tables and then from
+Valkey, so that missing and surplus values are both found. Requests write SQL first and Valkey right after it, so a
+difference is reported only if it is still there after several reads. What the daily job has yet to read is not a
+difference.
 """
 
 from __future__ import annotations
@@ -17,11 +18,22 @@ from sqlalchemy import delete, func, or_, select, true
 from plaza.challenges import keys as k
 from plaza.challenges.daily_job.runner import DailyJob
 from plaza.challenges.daily_job.source_tables import JobState
-from plaza.challenges.model import CATEGORIES, format_clg_info, is_id
+from plaza.challenges.member_totals import MemberRef
+from plaza.challenges.model import CATEGORIES, Totals, format_clg_info, is_id
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.queries import log_rows
 from plaza.challenges.readable_rows import BATCH
-from plaza.challenges.tables import CHALLENGE, DELETE_LOG, POST, REACTION, REFERENCES, TABLES, TRACKING, pool_condition
+from plaza.challenges.tables import (
+    CHALLENGE,
+    DELETE_LOG,
+    MEMBER,
+    POST,
+    REACTION,
+    REFERENCES,
+    TABLES,
+    TRACKING,
+    pool_condition,
+)
 from plaza.core.invariants import Violation
 from plaza.core.valkey import ReplyError, scan_pages
 
@@ -182,6 +194,26 @@ class ContributionCheck(_Reader):
         await self.projections.contributions.update([id])
 
 
+class TotalsCheck(_Reader):
+    """Compares what `member` says of a user with the tracked days. Both are in SQL."""
+
+    name, family = "totals", k.DB_LEN.pattern
+
+    def pages(self) -> AsyncIterator[list[str]]:
+        return self.ids(MEMBER.c.username, true(), "")
+
+    async def compare(self, ids: Sequence[str]) -> tuple[Values, Values]:
+        correct, stored = await self.projections.totals.read(ids)
+        return _by_user(correct, ids), _by_user(stored, ids)
+
+    async def pending(self, ids: Sequence[str], last_run: JobState) -> set[str]:
+        new = await _users_pending(self, MEMBER, "mmbr", ids, last_run)
+        return new | await _users_pending(self, TRACKING, "tracking", ids, last_run)
+
+    async def repair(self, id: str) -> None:
+        await self.projections.totals.update([id])
+
+
 class ReactionsCheck(_Reader):
     name, family = "reactions", k.LIKED_POSTS.pattern
 
@@ -231,6 +263,7 @@ class ChallengesInspector:
                 ChallengeInfoCheck(projections),
                 PoolCheck(projections),
                 ContributionCheck(projections),
+                TotalsCheck(projections),
                 ReactionsCheck(projections),
             )
         }
@@ -359,6 +392,13 @@ async def _users_pending(reader: _Reader, table: Any, name: str, ids: Sequence[s
     new = select(table.c.username).where(table.c.id > last_run.last_id(name), table.c.username.in_(ids))
     deleted = select(DELETE_LOG.c.username).where(DELETE_LOG.c.table_name == name, DELETE_LOG.c.username.in_(ids))
     return {row.username for row in [*await reader.rows(new), *await reader.rows(deleted)]}
+
+
+def _by_user(totals: Mapping[MemberRef, Totals], names: Sequence[str]) -> Values:
+    found: dict[str, dict[int, Totals]] = {name: {} for name in names}
+    for (id, name), value in totals.items():
+        found[name][id] = value
+    return found
 
 
 def _reaction_commands(name: str) -> list[Sequence[Any]]:

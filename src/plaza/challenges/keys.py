@@ -56,7 +56,7 @@ DB_CURSOR = Key(
     "hash",
     "The daily job's position in each table.",
     contains="table → last id read; `<table>:counted` → the last id included in `db_len`; `<table>:taken` → rows read "
-    "by an unfinished run; `day` → the day of the last run; `format` → 2; `model` → the rows that the neighbours were "
+    "by an unfinished run; `day` → the day of the last run; `format` → 3; `model` → the rows that the neighbours were "
     "computed from",
     owner="counts",
     element_regex="(?:clg|mmbr|post|reaction|tracking)(?::counted|:taken)?|day|format|model",

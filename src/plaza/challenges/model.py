@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound
-from plaza.core.paging import Pagination
+from plaza.core.paging import Page, Pagination
+from plaza.core.text_patterns import VISIBLE_TEXT
 from plaza.core.validation_messages import described_pattern
 
 CATEGORIES: Final = 5
 DAY_MS: Final = 86_400_000
 # Ten years.
 MAX_DURATION_DAYS: Final = 3_650
+
+# Amounts have at most three decimals. They are stored as whole thousandths, so that sums are exact.
+MAX_AMOUNT: Final = 1_000_000
 
 # The document only numbers the categories; reasons shown to users need a name.
 CATEGORY_NAMES: Final = ("fitness", "food", "mind", "learning", "habits")
@@ -29,6 +34,11 @@ _ID: Final = re.compile("[1-9][0-9]{0,15}")
 _FIVE_COUNTS: Final = re.compile("[0-9]{1,9}(?:,[0-9]{1,9}){4}")
 
 _DATE: Final = described_pattern("must be a date such as 2026-12-06", r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$(?!\n)")
+DateText = Annotated[
+    str,
+    Meta(pattern=_DATE, description="An ISO date such as `2026-12-06`. Default: today (UTC).", examples=["2026-12-06"]),
+]
+Unit = Annotated[str, Meta(max_length=20, pattern=VISIBLE_TEXT, description="What members count besides days: `km`.")]
 Category = Annotated[int, Meta(ge=1, le=CATEGORIES, description="1 to 5: fitness, food, mind, learning, habits.")]
 
 
@@ -52,6 +62,10 @@ class AlreadyTracked(Conflict):
     title, code = "The day is already tracked", "already_tracked"
 
 
+class NotTracked(NotFound):
+    title, code = "The day is not tracked", "not_tracked"
+
+
 class ChallengeEnded(Conflict):
     title, code = "The challenge has ended", "ended"
 
@@ -65,6 +79,7 @@ class NewChallenge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     category: Category
     is_public: bool
     duration: Annotated[int, Meta(ge=1, le=MAX_DURATION_DAYS, description="In days.")]
+    unit: Unit | None = None
 
 
 class Challenge(msgspec.Struct, frozen=True):
@@ -77,6 +92,7 @@ class Challenge(msgspec.Struct, frozen=True):
     created_at: int  # Unix milliseconds
     finished_date: str
     members: int
+    unit: str | None = None  # None: only days are counted
 
 
 class ChallengesPage(msgspec.Struct, frozen=True):
@@ -91,8 +107,9 @@ class ChallengeMembership(msgspec.Struct, frozen=True):
 
 
 class NewTracking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    date: (
-        Annotated[str, Meta(pattern=_DATE, description="An ISO date such as `2026-12-06`. Default: today (UTC).")]
+    date: DateText | None = None
+    amount: (
+        Annotated[float, Meta(gt=0, le=MAX_AMOUNT, description="In the challenge's unit, with at most three decimals.")]
         | None
     ) = None
 
@@ -102,6 +119,67 @@ class TrackedDay(msgspec.Struct, frozen=True):
     challenge_id: int
     username: str
     date: str
+    amount: float | None = None
+
+
+class TrackedDaysPage(msgspec.Struct, frozen=True):
+    days: list[TrackedDay]
+    pagination: Pagination
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """What a user has tracked in a challenge, as the columns of `member`."""
+
+    days: int = 0
+    amount_thousandths: int = 0
+    streak: int = 0  # days in a row up to `last_day`
+    longest_streak: int = 0
+    last_day: int = 0
+
+    def current_streak(self, today: int) -> int:
+        """Days in a row up to today or yesterday: today can still be tracked."""
+        return self.streak if self.last_day >= today - 1 else 0
+
+
+class ChallengeProgress(msgspec.Struct, frozen=True):
+    """What a user has tracked in a challenge. A streak is a number of days in a row, by UTC dates."""
+
+    challenge_id: int
+    username: str
+    member: bool
+    days: int
+    amount: float
+    current_streak: int
+    longest_streak: int
+    last_date: str | None
+
+
+class LeaderboardQuery(Page, frozen=True, kw_only=True):
+    """The query parameters of a leaderboard."""
+
+    by: Annotated[
+        Literal["days", "amount", "streak"], Meta(description="What orders the members; `streak` is the current one.")
+    ] = "days"
+
+
+class LeaderboardMember(msgspec.Struct, frozen=True):
+    username: str
+    avatar: str
+    days: int
+    amount: float
+    current_streak: int
+    longest_streak: int
+
+
+class Leaderboard(msgspec.Struct, frozen=True):
+    """Members by what they tracked; `days` and `amount` are the totals of all members."""
+
+    challenge_id: int
+    unit: str | None
+    days: int
+    amount: float
+    members: list[LeaderboardMember]
+    pagination: Pagination
 
 
 class NewChallengePost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -150,6 +228,18 @@ def parse_date(text: str) -> int:
     if found.strftime("%Y-%m-%d") != text:
         raise Invalid("must be a date such as 2026-12-06", field="date")
     return (found.date() - date(1970, 1, 1)).days
+
+
+def to_thousandths(amount: float) -> int:
+    """An amount as whole thousandths. Raises Invalid if it has more than three decimals."""
+    if math.isfinite(amount) and round(amount, 3) == amount and 0 < amount <= MAX_AMOUNT:
+        return round(amount * 1_000)
+    raise Invalid(f"must be greater than 0, at most {MAX_AMOUNT:,}, with at most three decimals", field="amount")
+
+
+def from_thousandths(thousandths: int) -> float:
+    """The number nearest to so many thousandths, which is written as exactly that decimal number."""
+    return thousandths / 1_000
 
 
 def clean_text(text: str, field: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import msgspec
 from sqlalchemy import BindParameter, bindparam, select
 
-from plaza.challenges.model import day_number
+from plaza.challenges.member_totals import from_row
+from plaza.challenges.model import Totals, day_number, from_thousandths
 from plaza.challenges.tables import MEMBER, REACTION, TRACKING
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
@@ -20,16 +21,26 @@ _DAYS = (
     .where(TRACKING.c.challenge_id == bindparam("challenge"), TRACKING.c.username == _VIEWER)
     .order_by(TRACKING.c.day)
 )
+_MEMBER = select(MEMBER).where(MEMBER.c.challenge_id == bindparam("challenge"), MEMBER.c.username == _VIEWER)
 _JOINED = select(MEMBER.c.challenge_id).where(MEMBER.c.username == _VIEWER, MEMBER.c.challenge_id.in_(_IDS))
 _REACTED = select(REACTION.c.post_id).where(REACTION.c.username == _VIEWER, REACTION.c.post_id.in_(_IDS))
 
 
 class Participation(msgspec.Struct, frozen=True):
-    """Whether a user is a member of a challenge, and the day numbers they tracked."""
+    """Whether a user is a member of a challenge, and what they tracked there; `days` are day numbers."""
 
     member: bool
     days: list[int]
     today: int
+    totals: Totals = Totals()
+
+    @property
+    def current_streak(self) -> int:
+        return self.totals.current_streak(self.today)
+
+    @property
+    def amount(self) -> float:
+        return from_thousandths(self.totals.amount_thousandths)
 
     @property
     def tracked_today(self) -> bool:
@@ -46,8 +57,9 @@ class Participations:
     async def get(self, actor: Actor, challenge: int) -> Participation:
         """A user's participation in a challenge. Two queries."""
         days = await self._sql.fetch_all(_DAYS, viewer=actor.name, challenge=challenge)
-        joined = await self.get_joined(actor, [challenge])
-        return Participation(bool(joined), [day for (day,) in days], day_number(self._clock.now_ms()))
+        member = await self._sql.fetch_all(_MEMBER, viewer=actor.name, challenge=challenge)
+        totals = from_row(member[0]) if member else Totals()
+        return Participation(bool(member), [day for (day,) in days], day_number(self._clock.now_ms()), totals)
 
     async def get_joined(self, actor: Actor, challenges: Sequence[int]) -> set[int]:
         """Those of these challenges that a user has joined. One query."""

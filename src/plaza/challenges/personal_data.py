@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from plaza.challenges import keys
 from plaza.challenges.events import STREAM, ChallengeJoined, ChallengeLeft, ChallengeReacted
 from plaza.challenges.keys import CLG_SHOWN
-from plaza.challenges.model import iso_date, parse_shown
+from plaza.challenges.model import from_thousandths, iso_date, parse_shown
 from plaza.challenges.post_deletion import PostDeletion, delete_logged
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.readable_rows import BATCH
@@ -51,16 +51,18 @@ class ChallengesPersonalData:
                 picked = select(*(table.c[column] for column in columns)).where(name == username).order_by(table.c.id)
                 return [dict(row) for row in (await tx.execute(picked)).mappings()]
 
-            tracked = await rows(TRACKING, "challenge_id", "day")
+            tracked = await rows(TRACKING, "challenge_id", "day", "amount_thousandths")
             joined = await rows(MEMBER, "challenge_id", "joined_day")
             return {
-                "challenges": await rows(CHALLENGE, "id", "title", "category", "is_public", "duration", "created_ms"),
+                "challenges": await rows(
+                    CHALLENGE, "id", "title", "category", "is_public", "duration", "unit", "created_ms"
+                ),
                 "memberships": [
                     {"challenge_id": r["challenge_id"], "since": iso_date(r["joined_day"])} for r in joined
                 ],
                 "posts": await rows(POST, "id", "challenge_id", "text", "is_break", "created_ms"),
                 "reactions": await rows(REACTION, "post_id", "challenge_id", "created_ms"),
-                "tracked": [{"challenge_id": r["challenge_id"], "date": iso_date(r["day"])} for r in tracked],
+                "tracked": [_exported_day(row) for row in tracked],
                 "recommended": [
                     {"post_id": int(post), "days": days, "last": iso_date(last)}
                     for post, (days, last) in sorted((post, parse_shown(text)) for post, text in shown.items())
@@ -100,6 +102,7 @@ class ChallengesPersonalData:
                 await tx.execute(update(log).where(log.c.username == old).values(username=new))
         await self._projections.reactions.rewrite_users([old, new])
         await self._projections.contributions.update([old, new])
+        await self._projections.totals.update([new])
         await self._rename_shown(old, new)
 
     async def _rename_rows(self, old: str, new: str, name: str, table: Table, unique: Sequence[str]) -> bool:
@@ -145,6 +148,15 @@ class ChallengesPersonalData:
             deleted = await delete_logged(tx, name, table, table.c.id.in_(ids))
             await add_events(tx, STREAM, await _events(tx, table, deleted, username, on=False), self._now())
         return bool(ids)
+
+
+def _exported_day(row: Any) -> dict[str, Any]:
+    amount = row["amount_thousandths"]
+    return {
+        "challenge_id": row["challenge_id"],
+        "date": iso_date(row["day"]),
+        "amount": None if amount is None else from_thousandths(amount),
+    }
 
 
 async def _events(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Table, delete
+from sqlalchemy import ColumnElement, Table, delete
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.events import STREAM, ChallengePostDeleted
@@ -34,8 +34,8 @@ class PostDeletion:
         return len(posts)
 
 
-async def delete_logged(tx: AsyncConnection, name: str, table: Table, condition: Any) -> list[Any]:
+async def delete_logged(tx: AsyncConnection, name: str, table: Table, *condition: ColumnElement[bool]) -> list[Any]:
     """Delete rows and log them for the daily job. Returns them."""
-    deleted = list((await tx.execute(delete(table).where(condition).returning(table))).all())
+    deleted = list((await tx.execute(delete(table).where(*condition).returning(table))).all())
     await log_rows(tx, DELETE_LOG, name, deleted)
     return deleted

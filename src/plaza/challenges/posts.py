@@ -73,7 +73,7 @@ class ChallengePosts:
         async with self._sql.begin() as tx:
             await lock_username(tx, self._projections.valkey, actor.name, actor.since_ms)
             found = await read_challenge(tx, challenge)
-            if await read_membership(tx, challenge, actor.name, lock=True) is None:
+            if await read_membership(tx, challenge, actor.name, lock="share") is None:
                 raise NotMember("Only members can post. Join the challenge first.")
             require_ongoing(found, day_number(now))
             created, is_new = await insert_once(self._sql, tx, POST, values, operation)

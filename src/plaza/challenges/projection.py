@@ -22,6 +22,7 @@ from plaza.challenges.keys import (
     POST_CLG_PAIR,
     pool_keys,
 )
+from plaza.challenges.member_totals import MemberTotals
 from plaza.challenges.model import CATEGORIES, day_number, format_clg_info, in_pool
 from plaza.challenges.reaction_projection import ReactionProjection
 from plaza.challenges.readable_rows import BATCH, ReadableRows
@@ -33,7 +34,8 @@ from plaza.core.sql import Sql
 
 
 class ChallengeProjections:
-    """Updates the derived keys of challenges and posts; `contributions` and `reactions` update those of users."""
+    """Updates the derived keys of challenges and posts; `contributions` and `reactions` update those of users,
+    and `totals` the columns of members."""
 
     def __init__(
         self,
@@ -51,6 +53,7 @@ class ChallengeProjections:
         readable = ReadableRows(ceilings)
         self.contributions = ContributionProjection(sql, functions, readable)
         self.reactions = ReactionProjection(sql, functions, readable)
+        self.totals = MemberTotals(sql, readable)
 
     def up_to(self, ceilings: Mapping[str, int]) -> ChallengeProjections:
         """Return projections for a run of the daily job, which reads fewer rows: `ReadableRows`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Table, bindparam, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -50,11 +50,13 @@ def _single(rows: Sequence[Any], id: int) -> Any:
     return rows[0]
 
 
-async def read_membership(tx: AsyncConnection, challenge: int, username: str, *, lock: bool = False) -> Any:
-    """A user's membership or None. With `lock` it cannot change until the transaction ends."""
+async def read_membership(
+    tx: AsyncConnection, challenge: int, username: str, *, lock: Literal["share", "update"] | None = None
+) -> Any:
+    """A user's membership or None. With `lock` it cannot change until the transaction ends, except by it."""
     statement = select(MEMBER).where(MEMBER.c.challenge_id == challenge, MEMBER.c.username == username)
-    if lock:
-        statement = statement.with_for_update(read=True)
+    if lock is not None:
+        statement = statement.with_for_update(read=lock == "share")
     return (await tx.execute(statement)).one_or_none()
 
 

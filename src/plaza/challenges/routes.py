@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from plaza.challenges.daily_job.runner import DailyJob, DailyJobResult
+from plaza.challenges.leaderboard import Leaderboards
 from plaza.challenges.model import (
     AlreadyJoined,
     AlreadyTracked,
@@ -16,21 +17,28 @@ from plaza.challenges.model import (
     ChallengeMembership,
     ChallengePost,
     ChallengePostsPage,
+    ChallengeProgress,
     ChallengesPage,
+    DateText,
+    Leaderboard,
+    LeaderboardQuery,
     NewChallenge,
     NewChallengePost,
     NewTracking,
     NotJoined,
     NotMember,
+    NotTracked,
     PostId,
     PrivateChallenge,
     Reaction,
     ReactionToBreak,
     TrackedDay,
+    TrackedDaysPage,
 )
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.recommendation.recommender import Recommendations, Recommender
 from plaza.challenges.service import Challenges
+from plaza.challenges.tracking import ChallengeTracking
 from plaza.core.auth import Actor
 from plaza.core.http.access import ADMIN, PUBLIC, USER
 from plaza.core.http.request import Request
@@ -48,7 +56,7 @@ route = Routes("challenges", about="Challenges in five categories, and posts of 
     access=USER,
     status=201,
     idempotent=True,
-    example={"title": "Thirty runs", "category": 1, "is_public": True, "duration": 30},
+    example={"title": "Thirty runs", "category": 1, "is_public": True, "duration": 30, "unit": "km"},
 )
 async def create_challenge(actor: Actor, body: NewChallenge, request: Request, challenges: Challenges) -> Challenge:
     """Create a challenge. Creating does not join it."""
@@ -98,11 +106,39 @@ async def leave_challenge(actor: Actor, id: ChallengeId, challenges: Challenges)
     status=201,
     idempotent=True,
     raises=[NotMember, AlreadyTracked, ChallengeEnded],
-    example={},
+    example={"amount": 5.25},
 )
-async def track_day(actor: Actor, id: ChallengeId, body: NewTracking, challenges: Challenges) -> TrackedDay:
+async def track_day(actor: Actor, id: ChallengeId, body: NewTracking, tracking: ChallengeTracking) -> TrackedDay:
     """Track a day of progress, today by default. Tracking a day twice is 409."""
-    return await challenges.track(actor, id, body)
+    return await tracking.track(actor, id, body)
+
+
+@route.delete("/challenges/{id}/track", access=USER, raises=[PrivateChallenge, NotTracked])
+async def remove_tracked_day(
+    actor: Actor, id: ChallengeId, tracking: ChallengeTracking, date: DateText | None = None
+) -> ChallengeProgress:
+    """Remove a tracked day, today by default."""
+    return await tracking.untrack(actor, id, date)
+
+
+@route.get("/challenges/{id}/track", access=USER, raises=[PrivateChallenge])
+async def list_tracked_days(actor: Actor, id: ChallengeId, page: Page, tracking: ChallengeTracking) -> TrackedDaysPage:
+    """List the days that you have tracked in a challenge, last tracked first."""
+    return await tracking.page(actor, id, page)
+
+
+@route.get("/challenges/{id}/progress", access=USER, raises=[PrivateChallenge])
+async def get_challenge_progress(actor: Actor, id: ChallengeId, tracking: ChallengeTracking) -> ChallengeProgress:
+    """Read what you have tracked in a challenge: days, amount and streaks."""
+    return await tracking.progress(actor, id)
+
+
+@route.get("/challenges/{id}/leaderboard", access=PUBLIC, raises=[PrivateChallenge])
+async def get_leaderboard(
+    actor: Actor | None, id: ChallengeId, query: LeaderboardQuery, leaderboards: Leaderboards
+) -> Leaderboard:
+    """List a challenge's members by what they have tracked: days, amount or current streak."""
+    return await leaderboards.page(actor, id, query)
 
 
 @route.post(

@@ -1,4 +1,4 @@
-"""Challenges, their members and the days that members track."""
+"""Challenges and their members."""
 
 from __future__ import annotations
 
@@ -6,40 +6,33 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, delete, or_, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plaza.challenges.events import STREAM, ChallengeCreated, ChallengeJoined, ChallengeLeft, ChallengeTracked
+from plaza.challenges.events import STREAM, ChallengeCreated, ChallengeJoined, ChallengeLeft
+from plaza.challenges.member_totals import recount
 from plaza.challenges.model import (
     AlreadyJoined,
-    AlreadyTracked,
     Challenge,
     ChallengeMembership,
     ChallengesPage,
     NewChallenge,
-    NewTracking,
     NotJoined,
-    NotMember,
     PrivateChallenge,
-    TrackedDay,
     clean_text,
     day_number,
     iso_date,
-    parse_date,
 )
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.queries import (
     MEMBERS,
     log_rows,
     read_challenge,
-    read_membership,
     read_visible_challenge,
     require_ongoing,
     require_visible,
 )
-from plaza.challenges.tables import CHALLENGE, DELETE_LOG, INSERT_LOG, MEMBER, TRACKING
+from plaza.challenges.tables import CHALLENGE, DELETE_LOG, MEMBER
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
-from plaza.core.errors import Invalid
 from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
 from plaza.core.sql_events import add_events
@@ -58,7 +51,7 @@ _BY_IDS = select(CHALLENGE, MEMBERS).where(CHALLENGE.c.id.in_(bindparam("ids", e
 
 
 class Challenges:
-    """Creates, reads, joins, leaves and tracks challenges."""
+    """Creates, reads, joins and leaves challenges."""
 
     def __init__(self, sql: Sql, projections: ChallengeProjections, clock: Clock) -> None:
         self._sql = sql
@@ -79,6 +72,7 @@ class Challenges:
             "creator": actor.name,
             "created_ms": now,
             "ends_day": day_number(now) + new.duration,
+            "unit": "" if new.unit is None else clean_text(new.unit, "unit"),
         }
         async with self._sql.begin() as tx:
             await lock_username(tx, self._projections.valkey, actor.name, actor.since_ms)
@@ -124,6 +118,7 @@ class Challenges:
             statement = self._sql.insert(MEMBER).values(values).on_conflict_do_nothing()
             if (await tx.execute(statement.returning(MEMBER.c.id))).scalar() is None:
                 raise AlreadyJoined("You are already a member of this challenge.")
+            await recount(tx, id, actor.name)  # what a former member has tracked
             await add_events(tx, STREAM, [ChallengeJoined(id, actor.name)], self._clock.now_ms())
         return ChallengeMembership(id, actor.name, True)
 
@@ -140,38 +135,6 @@ class Challenges:
             await add_events(tx, STREAM, [ChallengeLeft(id, actor.name)], self._clock.now_ms())
         return ChallengeMembership(id, actor.name, False)
 
-    async def track(self, actor: Actor, id: int, new: NewTracking) -> TrackedDay:
-        """Track a day of progress: today, or a day since joining."""
-        today = self._today()
-        day = today if new.date is None else parse_date(new.date)
-        if day > today:
-            raise Invalid("must not be in the future", field="date")
-        async with self._sql.begin() as tx:
-            await lock_username(tx, self._projections.valkey, actor.name, actor.since_ms)
-            await self._require_trackable(tx, actor, id, day)
-            values = {"challenge_id": id, "username": actor.name, "day": day}
-            statement = self._sql.insert(TRACKING).values(values).on_conflict_do_nothing()
-            row = (await tx.execute(statement.returning(TRACKING))).one_or_none()
-            if row is None:
-                raise AlreadyTracked("You have already tracked this day.", date=iso_date(day))
-            await log_rows(tx, INSERT_LOG, "tracking", [row])
-            tracked = ChallengeTracked(id, actor.name, iso_date(day))
-            await add_events(tx, STREAM, [tracked], self._clock.now_ms())
-        await self._projections.contributions.update([actor.name])
-        return TrackedDay(row.id, id, actor.name, iso_date(day))
-
-    async def _require_trackable(self, tx: AsyncConnection, actor: Actor, id: int, day: int) -> None:
-        challenge = await read_challenge(tx, id)
-        member = await read_membership(tx, id, actor.name, lock=True)
-        if member is None:
-            raise NotMember("Only members can track days. Join the challenge first.")
-        if day < member.joined_day:
-            raise Invalid("must not be before you joined", field="date")
-        if day >= challenge.ends_day:
-            if day == self._today():
-                require_ongoing(challenge, day)
-            raise Invalid("must be before the challenge ended", field="date")
-
 
 def challenge_from_row(row: Any) -> Challenge:
     return Challenge(
@@ -184,4 +147,5 @@ def challenge_from_row(row: Any) -> Challenge:
         created_at=row.created_ms,
         finished_date=iso_date(row.ends_day),
         members=row.members,
+        unit=row.unit or None,
     )

@@ -67,6 +67,7 @@ CHALLENGE = Table(
     Column("creator", String(30), nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("ends_day", Integer, nullable=False),  # the first day after its end
+    Column("unit", String(20), nullable=False, server_default=""),  # of the amounts that members track; "" for none
     Column("operation", String(64), unique=True),  # the request that created it, so that a retry creates no second one
     CheckConstraint("category BETWEEN 1 AND 5", name="category"),
     CheckConstraint("duration > 0", name="duration"),
@@ -81,8 +82,17 @@ MEMBER = Table(
     _foreign_key("challenge_id", CHALLENGE.c.id),
     Column("username", String(30), nullable=False),
     Column("joined_day", Integer, nullable=False),
+    # What the member has tracked: `plaza.challenges.member_totals` computes it from `tracking`.
+    Column("days", Integer, nullable=False, server_default="0"),
+    Column("amount_thousandths", BigInteger, nullable=False, server_default="0"),
+    Column("streak", Integer, nullable=False, server_default="0"),  # days in a row up to `last_day`
+    Column("longest_streak", Integer, nullable=False, server_default="0"),
+    Column("last_day", Integer, nullable=False, server_default="0"),
     UniqueConstraint("challenge_id", "username"),
     Index(None, "username"),
+    Index(None, "challenge_id", "days"),
+    Index(None, "challenge_id", "amount_thousandths"),
+    Index(None, "challenge_id", "streak"),
     sqlite_autoincrement=True,
 )
 POST = Table(
@@ -123,6 +133,7 @@ TRACKING = Table(
     _foreign_key("challenge_id", CHALLENGE.c.id),
     Column("username", String(30), nullable=False),
     Column("day", Integer, nullable=False),
+    Column("amount_thousandths", BigInteger),  # in the challenge's unit: whole numbers, so that sums are exact
     UniqueConstraint("challenge_id", "username", "day"),
     Index(None, "username"),
     sqlite_autoincrement=True,

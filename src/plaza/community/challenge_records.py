@@ -27,6 +27,7 @@ class _ChallengeRecord(msgspec.Struct, forbid_unknown_fields=True):
     creator: Username
     created_ms: Millis
     ends_day: str
+    unit: str = ""
 
 
 class _MemberRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -41,6 +42,7 @@ class _TrackingRecord(msgspec.Struct, forbid_unknown_fields=True):
     challenge_id: RowId
     username: Username
     day: str
+    amount_thousandths: Annotated[int, Meta(ge=1)] | None = None
 
 
 class _ChallengePostRecord(msgspec.Struct, forbid_unknown_fields=True):

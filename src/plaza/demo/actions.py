@@ -13,6 +13,7 @@ from plaza.caching.keys import ITEM_VIEWS
 from plaza.challenges.model import CATEGORY_NAMES, NewChallengePost, NewTracking
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.service import Challenges
+from plaza.challenges.tracking import ChallengeTracking
 from plaza.core.auth import Actor
 from plaza.core.domain import Core
 from plaza.core.errors import NotFound
@@ -70,6 +71,7 @@ class DemoActions:
         self._follows: Relations = services[Relations]
         self._articles: Articles = services[Articles]
         self._challenges: Challenges = services[Challenges]
+        self._tracking: ChallengeTracking = services[ChallengeTracking]
         self._challenge_posts: ChallengePosts = services[ChallengePosts]
         self._views: Views = services[Views]
         self._guests: list[str] = []
@@ -112,7 +114,7 @@ class DemoActions:
         return self._choices.choose((await self._challenges.page(actor, Page(limit=20))).challenges)
 
     async def _track(self, user: DemoUser, actor: Actor) -> object:
-        return await self._challenges.track(actor, (await self._choose_challenge(actor)).id, NewTracking())
+        return await self._tracking.track(actor, (await self._choose_challenge(actor)).id, NewTracking())
 
     async def _post_in_challenge(self, user: DemoUser, actor: Actor) -> object:
         challenge = await self._choose_challenge(actor)

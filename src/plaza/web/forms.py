@@ -21,6 +21,7 @@ CSRF, NEXT, FORM_ID = "csrf", "next", "once"
 
 # The labels of the fields on their pages.
 LABELS: Final = {
+    "amount": "Amount",
     "bio": "Bio",
     "category": "Category",
     "code": "Code",
@@ -40,6 +41,7 @@ LABELS: Final = {
     "text": "Text",
     "title": "Title",
     "types": "Event types",
+    "unit": "Unit",
     "url": "URL",
     "username": "Username",
 }
@@ -50,6 +52,9 @@ _MESSAGES: Final = (
     (re.compile(r"Expected `int` >= (\d+)"), "must be at least {:,}"),
     (re.compile(r"Expected `int` <= (\d+)"), "must be at most {:,}"),
     (re.compile(r"Expected `int`"), "must be a whole number"),
+    (re.compile(r"Expected `float` > (\d+)"), "must be greater than {:,}"),
+    (re.compile(r"Expected `float` <= (\d+)"), "must be at most {:,}"),
+    (re.compile(r"Expected `float`"), "must be a number"),
     (re.compile(r"Missing field"), "is required"),
 )
 

@@ -49,6 +49,7 @@ from plaza.web import (
     routes_security,
     routes_settings,
     routes_shop,
+    routes_tracking,
     routes_updates,
     routes_users,
 )
@@ -87,6 +88,7 @@ _ROUTES: Final[Mapping[str, Sequence[Routes]]] = {
         routes_operator_orders.page,
     ),
     "articles": (routes_articles.page,),
+    "challenges": (routes_challenges.page, routes_tracking.page),
     "challenges": (routes_challenges.page,),
     "desk": (routes_operator_users.page, routes_operator_growth.page),
     "live": (routes_live.page, routes_operator_live.page),

@@ -76,6 +76,7 @@ ENVIRONMENT.filters.update(
     time=text_html.time_element,
     hostname=text_html.hostname,
     compact_number=text_html.compact_number,
+    decimal=text_html.format_decimal,
     money=partial(format_money, currency="EUR"),
     number=formatting.format_number,
     bytes=formatting.format_bytes,

@@ -1,4 +1,4 @@
-"""Challenges: the list, joining, tracking days, posts, reactions and recommendations."""
+"""Challenges: the list, joining, posts, reactions and recommendations."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from plaza.challenges.model import (
     CATEGORY_NAMES,
     DAY_MS,
     AlreadyJoined,
-    AlreadyTracked,
     Challenge,
     ChallengeId,
     NewChallenge,
     NewChallengePost,
-    NewTracking,
     NotJoined,
     PostId,
 )
@@ -97,7 +95,16 @@ async def new_challenge(request: Request, site: PageResponses) -> Response[str]:
 def _form_page(
     site: PageResponses, request: Request, visitor: Visitor, *, status: int = 200, **context: Any
 ) -> Response[str]:
-    values = {"title": "", "category": "1", "duration": "21", "is_public": True, "problem": "", "field": "", **context}
+    values = {
+        "title": "",
+        "category": "1",
+        "duration": "21",
+        "unit": "",
+        "is_public": True,
+        "problem": "",
+        "field": "",
+        **context,
+    }
     options: dict[str, Any] = {"section": "Challenges", "status": status, "categories": CATEGORY_NAMES}
     return site.page(request, visitor, "challenge-new.html", **options, **values)
 
@@ -112,7 +119,7 @@ async def create(request: Request, body: bytes, site: PageResponses, service: Ch
         new = forms.read_form(body, NewChallenge, is_public=is_public)
         created = await service.create(visitor.require_user(), new, site.idempotency_key(request, body))
     except Invalid as error:
-        values = {name: fields.get(name, "") for name in ("title", "category", "duration")}
+        values = {name: fields.get(name, "") for name in ("title", "category", "duration", "unit")}
         values |= {"problem": error.detail, "field": error.extra.get("field", "")}
         return _form_page(site, request, visitor, status=error.status, is_public=is_public, **values)
     return site.form_response(request, visitor, b"", f"/app/challenges/{created.id}")
@@ -137,14 +144,14 @@ async def challenge(
         shown = await posts.page(visitor.actor, id, Page(limit=fitting, cursor=cursor))
     ids = [post.id for post in shown.posts]
     reacted = set() if visitor.actor is None else await participations.get_reacted(visitor.actor, ids)
-    context = await _challenge_context(site, visitor, found, participations)
+    context = await challenge_context(site, visitor, found, participations)
     rows = challenge_html.challenge_posts(shown.posts, reacted, site.clock.now_ms(), is_open=context["open"])
     more = next_page_link(f"/app/challenges/{id}", shown.pagination)
     response = site.page(request, visitor, "challenge.html", section="Challenges", rows=rows, more=more, **context)
     return await site.mentions.complete(response)
 
 
-async def _challenge_context(
+async def challenge_context(
     site: PageResponses, visitor: Visitor, challenge: Challenge, participations: Participations
 ) -> dict[str, Any]:
     """The values for the part of the page above the posts."""
@@ -186,26 +193,8 @@ async def join(
     on = forms.is_on(body)
     with suppress(AlreadyJoined, NotJoined):  # done by an earlier click
         await (service.join if on else service.leave)(visitor.require_user(), id)
-    context = await _challenge_context(site, visitor, await service.read(visitor.actor, id), participations)
+    context = await challenge_context(site, visitor, await service.read(visitor.actor, id), participations)
     context["message"] = "You joined the challenge." if on else "You left the challenge."
-    return site.form_response(request, visitor, body, f"/app/challenges/{id}", "challenge-changed.html", **context)
-
-
-@page.post("/challenges/{id}/track", access=USER)
-async def track(
-    request: Request,
-    body: bytes,
-    site: PageResponses,
-    id: ChallengeId,
-    service: Challenges,
-    participations: Participations,
-) -> Response[str]:
-    """Track today as a day of progress."""
-    visitor = await site.visitors.from_request(request)
-    with suppress(AlreadyTracked):  # done by an earlier click
-        await service.track(visitor.require_user(), id, NewTracking())
-    context = await _challenge_context(site, visitor, await service.read(visitor.actor, id), participations)
-    context["message"] = "Today is tracked."
     return site.form_response(request, visitor, body, f"/app/challenges/{id}", "challenge-changed.html", **context)
 
 

@@ -202,6 +202,11 @@ def hostname(link: str) -> str:
     return re.sub(r"^https?://(?:www\.)?([^/?#]*).*$", r"\1", link, flags=re.DOTALL)
 
 
+def format_decimal(number: float) -> str:
+    """A number with thousands separators and at most three decimals: `1,204.5`."""
+    return f"{number:,.3f}".rstrip("0").rstrip(".")
+
+
 def compact_number(number: int) -> str:
     """`1,204`; from ten thousand on `12.3k`, `4.5m`."""
     if number < 10_000:

@@ -15,6 +15,7 @@ from plaza.challenges.daily_job.runner import DailyJob
 from plaza.challenges.model import NewChallenge, NewChallengePost, NewTracking
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.service import Challenges
+from plaza.challenges.tracking import ChallengeTracking
 from plaza.core.auth import Actor
 from plaza.core.paging import Page
 from plaza.core.roles import Role
@@ -128,11 +129,11 @@ async def _articles(plaza: Plaza, community: SampleCommunity) -> None:
 async def _challenges(plaza: Plaza, community: SampleCommunity) -> None:
     challenges, posts = plaza.get(Challenges), plaza.get(ChallengePosts)
     for category in (1, 2):
-        made = await challenges.create(actor("ana"), NewChallenge("Run", category, True, 21), f"load-{category}")
+        made = await challenges.create(actor("ana"), NewChallenge("Run", category, True, 21, "km"), f"load-{category}")
         community.challenges.append(made.id)
         for name in NAMES[:3]:
             await challenges.join(actor(name), made.id)
-            await challenges.track(actor(name), made.id, NewTracking())
+            await plaza.get(ChallengeTracking).track(actor(name), made.id, NewTracking(amount=2.5))
             post = await posts.post(actor(name), made.id, NewChallengePost("Done."), f"load-{category}-{name}")
             community.challenge_posts.append(post.id)
     for id in community.challenge_posts[:4]:

@@ -23,7 +23,7 @@ from plaza.challenges.keys import (
 from plaza.challenges.model import CATEGORIES, is_id
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.readable_rows import BATCH
-from plaza.challenges.tables import CHALLENGE, POST, REACTION, TRACKING
+from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION, TRACKING
 from plaza.core.sequences import chunks
 from plaza.core.sql import Sql
 from plaza.core.tokens import is_username
@@ -54,9 +54,12 @@ class Rebuild:
         elif name == "tracking":
             async for names, total in self._usernames(TRACKING):
                 await self._projections.contributions.update(names)
+                await self._projections.totals.update(names)
                 progress("users with tracked days", len(names), total)
             stored = await self._valid_names(USER_CONTRIBUTION(), is_username)
             await self._projections.contributions.update(stored)
+            async for names, _ in self._usernames(MEMBER):
+                await self._projections.totals.update(names)
 
     async def _challenges(self, today: int, progress: Progress) -> None:
         ongoing = select(CHALLENGE.c.id).where(CHALLENGE.c.ends_day > today)

@@ -47,8 +47,9 @@ PARTS_BY_TABLE: Final = {
 }
 # The tables from which the neighbours of challenges are computed.
 TRAINING_TABLES: Final = ("clg", "mmbr", "reaction")
-# Until format 2, liked posts and preferences were limited to ongoing challenges: a run rebuilds them once.
-FORMAT: Final = "2"
+# Until format 2, liked posts and preferences were limited to ongoing challenges. Until format 3, members had no totals.
+# A run rebuilds these parts once.
+FORMAT: Final = "3"
 # How long a run waits for another process's run, which takes seconds.
 WAIT_SECONDS: Final = 30.0
 
@@ -123,7 +124,7 @@ class DailyJob:
             or last_run.params["max_post_age"] != str(self._projections.max_post_age)
         ):
             return set(PARTS_BY_TABLE["clg"])
-        outdated = {"reaction"} if last_run.cursor.get("format") != FORMAT else set()
+        outdated = {"reaction", "tracking"} if last_run.cursor.get("format") != FORMAT else set()
         return outdated | {part for name in tables.changed_tables(last_run) for part in PARTS_BY_TABLE[name]}
 
     async def _miscounted_parts(self, today: int) -> set[str]:
@@ -229,7 +230,11 @@ async def _write(projections: ChallengeProjections, name: str, rows: Iterable[An
     elif name == "reaction":
         await projections.reactions.add(list(rows))
     elif name == "tracking":
-        await projections.contributions.update(sorted({row.username for row in rows}))
+        names = sorted({row.username for row in rows})
+        await projections.contributions.update(names)
+        await projections.totals.update(names)
+    elif name == "mmbr":
+        await projections.totals.update(sorted({row.username for row in rows}))
 
 
 async def _update_changed(projections: ChallengeProjections, changes: Iterable[Any], today: int) -> None:
@@ -239,7 +244,9 @@ async def _update_changed(projections: ChallengeProjections, changes: Iterable[A
     await projections.update_challenges([row.row_id for row in changed["clg"]])
     await projections.update_posts([row.row_id for row in changed["post"]], today=today)
     await projections.reactions.update([(row.username, row.post_id, row.challenge_id) for row in changed["reaction"]])
-    await projections.contributions.update({row.username for row in changed["tracking"]})
+    names = {row.username for row in changed["tracking"]}
+    await projections.contributions.update(names)
+    await projections.totals.update(names)
 
 
 def _neighbour_training(projections: ChallengeProjections) -> NeighbourTraining | None:

@@ -84,12 +84,13 @@ class ChallengesLoader:
         await self._projections.update_challenges(list(ids.values()))
         await self._projections.update_posts(list(posts.values()))
         await self._projections.contributions.update({row["username"] for row in tracked})
+        await self._projections.totals.update({row["username"] for row in tracked})
         await self._projections.reactions.rewrite_users({row["username"] for row in reactions})
         return len(generated) + len(members) + len(tracked) + len(posts) + len(reactions)
 
     def _generate(self, n: int) -> GeneratedChallenge:
         every = read_texts("challenges")["challenges"]
-        title, category, public, days, ago, about, creator = every[n % len(every)]
+        title, category, public, days, ago, about, creator, *unit = every[n % len(every)]
         users, rng = self._plan.users, Random(f"{self._plan.name}/{self._plan.users.size}/challenge/{n}")
         if self._plan.is_generated:
             creator = users.name(rng.randrange(users.size))
@@ -99,6 +100,7 @@ class ChallengesLoader:
         row = {
             "title": title, "category": category, "is_public": public, "duration": days, "creator": creator,
             "created_ms": began, "ends_day": day_number(began) + days, "operation": operation,
+            "unit": unit[0] if unit else "",
         }  # fmt: skip
         some = [int(users.size * rng.random()) for _ in range(MAX_MEMBERS)]
         members = sorted({m for m in some if users.topic(m) is topic(about) or rng.random() < 0.45})
@@ -114,7 +116,12 @@ class ChallengesLoader:
     def _tracked(self, challenge: GeneratedChallenge, ids: dict[str, int]) -> Rows:
         last = min(self._today, challenge.row["ends_day"] - 1)
         return [
-            {"challenge_id": ids[challenge.operation], "username": self._plan.users.name(n), "day": day}
+            {
+                "challenge_id": ids[challenge.operation],
+                "username": self._plan.users.name(n),
+                "day": day,
+                "amount_thousandths": 250 * (24 + (7 * n + 3 * day) % 60) if challenge.row["unit"] else None,
+            }
             for n, joined in zip(challenge.members, challenge.joined, strict=True)
             for day in range(joined, last + 1)
             if challenge.rng.random() < TRACKED_SHARE
