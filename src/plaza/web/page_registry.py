@@ -89,7 +89,6 @@ _ROUTES: Final[Mapping[str, Sequence[Routes]]] = {
     ),
     "articles": (routes_articles.page,),
     "challenges": (routes_challenges.page, routes_tracking.page),
-    "challenges": (routes_challenges.page,),
     "desk": (routes_operator_users.page, routes_operator_growth.page),
     "live": (routes_live.page, routes_operator_live.page),
     "notifications": (routes_notifications.page,),
