@@ -20,6 +20,7 @@ from bench.load import Measured, measure, post, server
 from bench.web_servers import APPS, AUTH, BenchArticle, plaza
 from plaza.core.http.app import App
 from plaza.core.http.body_reader import read_body
+from plaza.core.http.exchange import AsgiExchange
 from plaza.core.http.request import Request
 
 BODY = b'{"title": "A lamp that knows the time", "link": "https://example.org/lamp", "groups": ["home", "light"]}'
@@ -65,7 +66,8 @@ async def stages() -> dict[str, float]:
     """CPU microseconds of each stage of one request."""
     app: App = plaza()
     request_scope = scope()
-    request = Request(request_scope, app.proxies)
+    exchange = AsgiExchange(request_scope, receive, send)
+    request = Request(exchange, app.proxies)
     bound = app._find(request).methods["POST"]
     request.actor = app.authorizer.auth.actor(request.headers)
     request.body = BODY
@@ -73,19 +75,17 @@ async def stages() -> dict[str, float]:
     observer = app.observer
     assert observer is not None
     return {
-        "request object, headers, request id": await _time(lambda: Request(request_scope, app.proxies)),
+        "request object, headers, request id": await _time(lambda: Request(exchange, app.proxies)),
         "routing among 120": await _time(lambda: app._find(request)),
         "credentials": await _time(lambda: app.authorizer.auth.actor(request.headers)),
-        "body, its limit and its timeout": await _time_async(lambda: read_body(request.headers, receive, 1024 * 1024)),
+        "body, its limit and its timeout": await _time_async(lambda: read_body(exchange, 1024 * 1024)),
         "binding and decoding": await _time(lambda: bound.arguments(request)),
         "encoding the response": await _time(
             lambda: bound.encode(BenchArticle(1, "A", "b", ["c"], "user:ana", 1, 1.5))
         ),
-        "headers, Server-Timing, sending": await _time_async(
-            lambda: app.sender.send(request, response, 0.0, receive, send)
-        ),
+        "headers, Server-Timing, sending": await _time_async(lambda: app.sender.send(request, response, 0.0)),
         "log line and metrics": await _time(lambda: observer.request_completed(request, 201, 0.001)),
-        "total": await _time_async(lambda: app(request_scope, receive, send)),
+        "total, over ASGI": await _time_async(lambda: app(request_scope, receive, send)),
     }
 
 

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from plaza.core.http.app import App
-from plaza.core.http.body_reader import Receive
 from plaza.core.http.bound_route import BoundRoute, EncodedResponse
 from plaza.core.http.openapi.errors import error_responses
 from plaza.core.http.problem_details import PROBLEM, Problem
@@ -26,8 +25,8 @@ def watching() -> Iterator[list[str]]:
     """The undocumented errors of Plaza's own routes in this process, as they occur."""
     found: list[str] = []
 
-    async def respond(app: App, request: Request, receive: Receive) -> EncodedResponse:
-        response = await _respond(app, request, receive)
+    async def respond(app: App, request: Request) -> EncodedResponse:
+        response = await _respond(app, request)
         bound = _route(app, request)
         if bound is not None and not _is_documented(bound, response):
             route = bound.route
@@ -41,7 +40,7 @@ def watching() -> Iterator[list[str]]:
 
 def _route(app: App, request: Request) -> BoundRoute | None:
     """The route of a request, if it is one of Plaza's and in the document."""
-    node = app.router.find(request.scope["raw_path"].decode("latin-1"))
+    node = app.router.find(request.path)
     bound = node[0].methods.get("GET" if request.method == "HEAD" else request.method) if node else None
     if bound is None or not bound.route.in_openapi or not bound.route.handler.__module__.startswith("plaza."):
         return None

@@ -54,10 +54,8 @@ async def all_of_plaza(place: Server | Cluster, data_dir: Path) -> AsyncIterator
 
 
 @contextlib.asynccontextmanager
-async def serving(
-    app: Any, *, http: type[GuardedHttpProtocol] = GuardedHttpProtocol, **options: Any
-) -> AsyncIterator[str]:
-    """The app behind uvicorn on a free port; gives its URL."""
+async def serving(app: Any, *, http: type[GuardedHttpProtocol] | None = None, **options: Any) -> AsyncIterator[str]:
+    """The app behind uvicorn on a free port; gives its URL. Only Plaza's own app has Plaza's protocol."""
     config = uvicorn.Config(
         app,
         host="127.0.0.1",
@@ -65,7 +63,7 @@ async def serving(
         log_config=None,
         access_log=False,
         proxy_headers=False,
-        http=http,
+        http=http or (GuardedHttpProtocol if hasattr(app, "handle") else "httptools"),
         timeout_graceful_shutdown=20,  # a test that leaves a request behind fails and does not hang
         **options,
     )

@@ -19,10 +19,9 @@ from plaza import app
 from plaza.app import Plaza
 from plaza.core.domain import Domain
 from plaza.core.errors import OperatorError, Unavailable
-from plaza.core.http.body_reader import Receive
+from plaza.core.http.exchange import Receive, Send
 from plaza.core.http.problem_details import PROBLEM, problem
 from plaza.core.http.responses import encode
-from plaza.core.http.streaming import Send
 from plaza.core.settings import Settings
 from plaza.valkey_discovery import find_valkey
 

@@ -161,7 +161,7 @@ class ApiServer(uvicorn.Server):
             admission = AdmissionControl(app, AdmissionQueue(), read_seconds, settings.mount_path, app.cors)
         super().__init__(
             uvicorn.Config(
-                admission or app,
+                app,
                 http=limited_protocol(limits, admission),
                 ws="none",
                 lifespan="off",

@@ -14,8 +14,8 @@ from plaza.core import metrics
 from plaza.core.http import admission_queue
 from plaza.core.http.admission import HEALTH_PATHS, AdmissionControl
 from plaza.core.http.admission_queue import LATE_SECONDS, MIN_RUNNING, TICK_SECONDS, AdmissionQueue, CompletionRate
+from plaza.core.http.exchange import EVENT_STREAM, Exchange
 from plaza.core.http.headers import Cors
-from plaza.core.http.responses import EVENTS
 from plaza.core.http.uvicorn_protocol import limited_protocol
 from tests.http_servers import is_problem, serving
 from tests.timeouts import TIME_LIMIT_SECONDS, within_time_limit
@@ -31,17 +31,17 @@ class GatedApp:
         self.gate = asyncio.Event()
         self.started = 0
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        self.started += scope["type"] == "http"
-        is_stream = scope["path"] == "/stream"
-        if scope["path"] == "/gated":
+    async def handle(self, exchange: Exchange) -> None:
+        self.started += 1
+        if exchange.path == "/stream":
+            await exchange.start(200, [EVENT_STREAM], [])
+            await exchange.write(b"data: 1\n\n")
             await self.gate.wait()
-        headers = [(b"content-type", EVENTS.encode())] if is_stream else [(b"content-length", b"0")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        if is_stream:
-            await send({"type": "http.response.body", "body": b"data: 1\n\n", "more_body": True})
+            await exchange.finish()
+            return
+        if exchange.path == "/gated":
             await self.gate.wait()
-        await send({"type": "http.response.body", "body": b""})
+        await exchange.respond(200, (), [(b"content-length", b"0")], b"")
 
 
 class OverloadedServer:
@@ -73,7 +73,7 @@ async def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(admission_queue, "STARTS_PER_TICK", 0)
     monkeypatch.setattr(admission_queue, "REFUSAL_SECONDS", 0.0)
     overloaded = OverloadedServer(request.param)
-    async with serving(overloaded.control, lifespan="off", http=limited_protocol(None, overloaded.control)) as url:
+    async with serving(overloaded.app, lifespan="off", http=limited_protocol(None, overloaded.control)) as url:
         options: dict[str, Any] = {"timeout": TIME_LIMIT_SECONDS, "verify": False}
         async with httpx.AsyncClient(base_url=url, **options) as client:
             overloaded.client = client

@@ -6,14 +6,17 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
 
 import httpx
 import msgspec
 import pytest
 
 from plaza.core.http import uvicorn_protocol
+from plaza.core.http.http_exchange import header_block
+from plaza.core.http.uvicorn_protocol import GuardedHttpProtocol
 from tests.core.sample_domain import Shelf, app_of, token
-from tests.http_servers import client_of, raw
+from tests.http_servers import client_of, raw, serving
 from tests.timeouts import within_time_limit
 
 GET = b"GET /echo/a HTTP/1.1\r\nhost: x\r\n"
@@ -176,3 +179,98 @@ async def test_a_client_that_reads_nothing_is_disconnected(port: int, monkeypatc
         async with within_time_limit():
             with pytest.raises(ConnectionError):
                 await ask_without_reading()
+
+
+class CountedTransport:
+    """A transport that counts what is written."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self.writes: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+        self._transport.write(data)
+
+
+async def test_a_response_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    transports: list[CountedTransport] = []
+    made = GuardedHttpProtocol.connection_made
+
+    def counted(protocol: GuardedHttpProtocol, transport: Any) -> None:
+        transports.append(CountedTransport(transport))
+        made(protocol, cast(asyncio.Transport, transports[-1]))
+
+    monkeypatch.setattr(GuardedHttpProtocol, "connection_made", counted)
+    async with client_of(app_of()) as client:
+        assert (await client.get("/echo/a")).json() == {"text": "a"}
+    assert [len(transport.writes) for transport in transports] == [1]
+
+
+async def test_pipelined_requests_are_answered_in_order_one_at_a_time(port: int, shelf: Shelf) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n" + GET.replace(b"echo/a", b"echo/b") + b"\r\n" + GET + b"\r\n")
+    async with within_time_limit():
+        await shelf.begun.wait()
+        shelf.go_on.set()
+        bodies = [(await reader.readuntil(b"}")).rpartition(b"\r\n")[2] for _ in range(3)]
+    assert bodies == [b'{"done":true}', b'{"text":"b"}', b'{"text":"a"}']
+    writer.close()
+
+
+async def test_a_stream_for_http_1_0_ends_with_its_connection(port: int) -> None:
+    head, _, body = (await raw(port, b"GET /rows.csv HTTP/1.0\r\nhost: x\r\n\r\n")).partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in head
+    assert b"connection: close" in head
+    assert body == b"row 0\nrow 1\nrow 2\n"
+
+
+async def test_a_connection_ends_if_nobody_knows_whether_a_body_follows(port: int) -> None:
+    head = b"POST /things HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 200\r\n\r\n"
+    answer = await raw(port, head)  # without a token, so that the body is not wanted
+    assert answer.startswith(b"HTTP/1.1 401")
+    assert b"connection: close\r\n" in answer
+
+
+async def test_a_client_that_asks_first_is_told_to_send_its_body(port: int) -> None:
+    body = b'{"title":"x"}'
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"POST /things HTTP/1.1\r\nhost: x\r\nauthorization: {token()['authorization']}\r\n"
+    writer.write(head.encode() + b"expect: 100-continue\r\ncontent-length: %d\r\n\r\n" % len(body))
+    async with within_time_limit():
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(body)
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 201")
+    writer.close()
+
+
+async def test_what_follows_an_upgrade_is_not_a_request(port: int) -> None:
+    upgrade = GET + b"connection: upgrade\r\nupgrade: websocket\r\n\r\n"
+    answer = await raw(port, upgrade + GET.replace(b"/echo/a", b"/echo/b") + b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert answer.count(b"HTTP/1.1") == 1
+    assert b"connection: close\r\n" in answer
+
+
+@pytest.mark.parametrize("target", [b"/echo/a#b", b"http://x/echo/a", b"http://x/echo/a?"])
+async def test_other_forms_of_a_target_reach_their_path(port: int, target: bytes) -> None:
+    answer = await raw(port, b"GET %b HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n" % target)
+    assert answer.endswith(b'{"text":"a"}')
+
+
+async def test_an_idle_connection_is_closed(shelf: Shelf) -> None:
+    async with serving(app_of(shelf), timeout_keep_alive=0.05) as url:
+        reader, writer = await used_connection(int(url.rpartition(":")[2]))
+        assert await rest(reader) == b""
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "pair", [(b"x-a\r\nb", b"c"), (b"x-a", b"b\r\nx-c: d"), (b"X-A", b"b"), (b"", b"b"), (b"x a", b"b")]
+)
+def test_no_header_can_begin_another(pair: tuple[bytes, bytes]) -> None:
+    with pytest.raises(ValueError, match="not valid"):
+        header_block((pair,))

@@ -53,7 +53,7 @@ async def get_readiness(backend: Backend) -> dict[str, str]:
 
 @route.get("/seen", access=PUBLIC)
 async def get_seen(request: Request, backend: Backend) -> dict[str, Any]:
-    backend.peers.add(tuple(request.scope["client"]))
+    backend.peers.add(request.exchange.client)
     return {
         "by": backend.name,
         "address": request.address,

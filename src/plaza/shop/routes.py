@@ -162,7 +162,7 @@ async def remove_cached_row(id: ItemId, cache: RowSchedules) -> None:
 @route.get("/pages/items/{id}", access=PUBLIC, media_type=HTML, ignores_unknown_query=True)
 async def get_item_page(id: ItemId, request: Request, storefront: Storefront) -> Response[str]:
     """Get the HTML page of an item through the page cache, with `Cache-Status` and `ETag`."""
-    bypass_reason = "unwanted" if asks_for_uncached(request.scope["query_string"]) else ""
+    bypass_reason = "unwanted" if asks_for_uncached(request.query_string) else ""
     if any(name in request.headers for name in _CREDENTIALS):
         bypass_reason = "personal"
     served = await storefront.item_page(id, token_from(request), bypass_reason=bypass_reason)

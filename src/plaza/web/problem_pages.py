@@ -78,7 +78,7 @@ def sign_in_path(next_path: str) -> str:
 
 def path_and_query(request: Request) -> str:
     """The requested path with its query."""
-    query = request.scope["query_string"].decode("latin-1")
+    query = request.query_string.decode("latin-1")
     return f"{request.path}?{query}" if query else request.path
 
 

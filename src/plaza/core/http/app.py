@@ -1,4 +1,4 @@
-"""The ASGI application: from an incoming request to its response.
+"""The application: from an incoming request to its response.
 
 What differs between routes is decided at start (`bound_route.py`), so a request pays only for what its route uses. What
 all routes share is here: routing, access, rate limits, idempotency keys and errors.
@@ -23,12 +23,12 @@ from plaza.core.http import meta_routes
 from plaza.core.http.access import NEEDS_MFA, SESSION, AdminMfaRequired
 from plaza.core.http.admin_log import admin_log_entry
 from plaza.core.http.authorizer import Authorizer, PageAccess, ViewerAuth
-from plaza.core.http.body_reader import ClientDisconnected, Receive
 from plaza.core.http.bound_route import BoundRoute, EncodedResponse
+from plaza.core.http.exchange import AsgiExchange, ClientDisconnected, Exchange, Receive, Send
 from plaza.core.http.handler_signature import MissingService
 from plaza.core.http.headers import Cors, standard_headers, with_headers
 from plaza.core.http.meta_routes import ApiDocs, MetricsCache
-from plaza.core.http.mounting import Scope, find_root, mounted, unmounted
+from plaza.core.http.mounting import mounted, unmounted
 from plaza.core.http.openapi.document import describe
 from plaza.core.http.openapi.operations import require_unique_operation_ids
 from plaza.core.http.problem_details import CrossOrigin, InternalError, UrlTooLong, problem
@@ -40,7 +40,7 @@ from plaza.core.http.responses import JSON, Response, as_bytes
 from plaza.core.http.router import RouteNode, Router
 from plaza.core.http.routes import ErrorResponse, Routes
 from plaza.core.http.same_origin import require_same_origin
-from plaza.core.http.streaming import CancelOnDisconnect, Send
+from plaza.core.http.streaming import CancelOnDisconnect
 from plaza.core.http.trusted_proxies import TrustedProxies
 from plaza.core.idempotency import BufferedResponse, Idempotency, IdempotentRequest, caller_id, require_valid_key
 from plaza.core.rate_limits import Limiter, RateLimited
@@ -73,7 +73,10 @@ class RequestObserver(Protocol):
 
 
 class App:
-    """The ASGI application. `drain()` announces the end; `in_flight` is the number of requests not yet complete."""
+    """The application: `handle` for Plaza's own server, a call for other ASGI servers.
+
+    `drain()` announces the end; `in_flight` is the number of requests not yet complete.
+    """
 
     def __init__(
         self,
@@ -116,19 +119,16 @@ class App:
         if scope["type"] != "http":
             await _other_protocol(scope, receive, send)
             return
-        root = find_root(scope, self.root_path)
-        if not root:
-            await self._handle(scope, receive, send)
-            return
-        token = ROOT_PATH.set(root)
-        try:
-            await self._handle(unmounted(scope, self.root_path), receive, send, root)
-        finally:
-            ROOT_PATH.reset(token)
+        await self.handle(AsgiExchange(scope, receive, send))
 
-    async def _handle(self, scope: Scope, receive: Receive, send: Send, root: str = "") -> None:
+    async def handle(self, exchange: Exchange) -> None:
+        """Respond to a request."""
         started = perf_counter()
-        request = Request(scope, self.proxies)
+        root, root_token = self.root_path or exchange.root_path.rstrip("/"), None
+        if root:
+            exchange.path = unmounted(exchange.path, exchange.root_path, self.root_path)
+            root_token = ROOT_PATH.set(root)
+        request = Request(exchange, self.proxies)
         if TRACING.tracer is not None:
             start_trace(TRACING.tracer, request)
         usage_token = REQUEST_USAGE.set(request.usage)
@@ -137,11 +137,11 @@ class App:
             self._sampling = asyncio.get_running_loop().call_later(SAMPLE_SECONDS, self._sample)
         status = CLIENT_DISCONNECTED_STATUS
         try:
-            response = await self._response(request, receive)
+            response = await self._response(request)
             status = response.status
             if root:
                 response = mounted(response, root)
-            await self.sender.send(request, response, started, receive, send)
+            await self.sender.send(request, response, started)
         except ClientDisconnected:
             status = CLIENT_DISCONNECTED_STATUS
         finally:
@@ -149,6 +149,8 @@ class App:
                 request.form.close()
             self.in_flight -= 1
             REQUEST_USAGE.reset(usage_token)
+            if root_token is not None:
+                ROOT_PATH.reset(root_token)
             if self.observer is not None:
                 self.observer.request_completed(request, status, perf_counter() - started)
             if request.usage.trace is not None:
@@ -164,19 +166,19 @@ class App:
         """Close each connection after its response, end event streams, and let `/readyz` return 503."""
         self.draining.set()
 
-    async def _response(self, request: Request, receive: Receive) -> EncodedResponse:
+    async def _response(self, request: Request) -> EncodedResponse:
         """The response to a request, also if an error occurs."""
         bound = None
         try:
             _require_host(request)
             node = self._find(request)
-            method = request.scope["method"]
+            method = request.method
             if method == "OPTIONS":
                 return self._options(request, node)
             bound = node.methods.get("GET" if method == "HEAD" else method)
             if bound is None:
                 raise _not_allowed(node)
-            response = await self._respond(request, bound, receive)
+            response = await self._respond(request, bound)
             if request.usage.damaged is not None:
                 await self.explain_error(request.usage.damaged)  # which logs and counts it
             return response
@@ -189,51 +191,51 @@ class App:
             return _error_response(await self.explain_error(error), request, on_error)
 
     def _find(self, request: Request) -> RouteNode[BoundRoute]:
-        path: bytes = request.scope["raw_path"]
-        if len(path) > MAX_PATH_BYTES or len(request.scope["query_string"]) > MAX_QUERY_BYTES:
+        path = request.path
+        if len(path) > MAX_PATH_BYTES or len(request.query_string) > MAX_QUERY_BYTES:
             raise UrlTooLong
-        is_of_server = path == b"*" and request.scope["method"] == "OPTIONS"  # about no path: answered like `/`
-        found = self.router.find("/" if is_of_server else path.decode("latin-1"))
+        is_of_server = path == "*" and request.method == "OPTIONS"  # about no path: answered like `/`
+        found = self.router.find("/" if is_of_server else path)
         if found is None:
             raise NotFound("No such path.")
         node, request.path_values = found
         request.template = node.template
         return node
 
-    async def _respond(self, request: Request, bound: BoundRoute, receive: Receive) -> EncodedResponse:
+    async def _respond(self, request: Request, bound: BoundRoute) -> EncodedResponse:
         """Check access and the rate limit, then run the handler."""
         if bound.is_form:
             # Read first: a refused form is shown again with what the user wrote. `_run_form` checks its access, after
             # the form itself. Only files are not taken from everyone.
             takes_files = not sends_files(request, bound) or await self.authorizer.accepts(request, bound)
-            await self._read_body(request, bound, receive, takes_files=takes_files)
+            await self._read_body(request, bound, takes_files=takes_files)
         elif bound.identifies:
             await self.authorizer.authorize(request, bound)
         if self.limiter is None or bound.limit is None:
-            return await self._run(request, bound, receive)
+            return await self._run(request, bound)
         name = await self.authorizer.limited_name(request, bound)
         if not bound.safe or bound.route.limit_first:
             request.limits = await self.limiter.take(bound.limit, name, request.address)
-            return await self._run(request, bound, receive)
+            return await self._run(request, bound)
         # A read does not wait for the limiter: its command is sent together with the handler's own, in one write, and
         # its reply is awaited before the response. Only the first read too many does its work: the process remembers
         # the refusal.
         self.limiter.require_not_refused(bound.limit, name, request.address)
         limits = asyncio.ensure_future(self.limiter.take(bound.limit, name, request.address))
         try:
-            return await self._run(request, bound, receive)
+            return await self._run(request, bound)
         finally:
             request.limits = await limits
 
-    async def _run(self, request: Request, bound: BoundRoute, receive: Receive) -> EncodedResponse:
+    async def _run(self, request: Request, bound: BoundRoute) -> EncodedResponse:
         """Bind the arguments and run the handler. A read stops if its client disconnects; a write always completes."""
         if bound.safe:
             arguments = bound.arguments(request)
-            with CancelOnDisconnect(receive):
+            with CancelOnDisconnect(request.exchange):
                 return bound.encode(await bound.handler(*arguments))
         if bound.is_form:
             return bound.encode(await self._run_form(request, bound))
-        await self._read_body(request, bound, receive)
+        await self._read_body(request, bound)
         key = request.headers.get("idempotency-key") if bound.route.idempotent else None
         if key is not None:
             require_valid_key(key)
@@ -269,11 +271,9 @@ class App:
 
         return await pages.run_form(request, run)
 
-    async def _read_body(
-        self, request: Request, bound: BoundRoute, receive: Receive, *, takes_files: bool = True
-    ) -> None:
+    async def _read_body(self, request: Request, bound: BoundRoute, *, takes_files: bool = True) -> None:
         self._refuse_cross_site(request, bound)
-        await read_request_body(request, bound, receive, self.data_dir if takes_files else None)
+        await read_request_body(request, bound, self.data_dir if takes_files else None)
 
     async def _run_once(
         self, idempotency: Idempotency, key: str, request: Request, bound: BoundRoute
@@ -292,7 +292,7 @@ class App:
             headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers)
             return BufferedResponse(response.status, headers, response.body)
 
-        target = f"{request.path}?{request.scope['query_string'].decode('latin-1')}"
+        target = f"{request.path}?{request.query_string.decode('latin-1')}"
         caller = caller_id(request.actor, request.address)
         if bound.route.idempotency_scope is not None:
             caller = f"{caller} {bound.route.idempotency_scope(request)}"
@@ -398,7 +398,7 @@ def _require_host(request: Request) -> None:
     `Request` joins headers that are sent twice by a comma, which is in no host name.
     """
     host = request.headers.get("host")
-    if (host is None and request.scope.get("http_version") != "1.0") or (host is not None and "," in host):
+    if (host is None and request.exchange.http_version != "1.0") or (host is not None and "," in host):
         raise BadRequest("Send exactly one Host header.")
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from typing import Any
 
 from plaza.core.errors import BadRequest, TooLarge
+from plaza.core.http.exchange import ClientDisconnected, Exchange
 from plaza.core.http.problem_details import RequestTimedOut
-
-Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 # A phone with a bad connection sends a mebibyte in this time.
 BODY_TIMEOUT_SECONDS = 30.0
@@ -23,26 +21,27 @@ DISCARD_SECONDS = 5.0
 DISCARD_IDLE_SECONDS = 1.0
 
 
-class ClientDisconnected(Exception):
-    """The client closed the connection. No response can be sent."""
-
-
-async def read_body(headers: Mapping[str, str], receive: Receive, limit: int) -> bytes:
+async def read_body(exchange: Exchange, limit: int) -> bytes:
     """Read the complete body. Raises `TooLarge` as soon as it is known to be larger than `limit` bytes."""
-    if not _has_body(headers, limit):
+    if not _has_body(exchange.headers, limit):
         return b""
-    with _BodyTimeout(BODY_TIMEOUT_SECONDS):
-        return await _read(receive, limit)
+    body = exchange.take_body()
+    if body is None:
+        with _BodyTimeout(BODY_TIMEOUT_SECONDS):
+            return await _read(exchange, limit)
+    if len(body) > limit:
+        raise _too_large(limit)
+    return body
 
 
-async def body_chunks(headers: Mapping[str, str], receive: Receive, limit: int) -> AsyncIterator[bytes]:
+async def body_chunks(exchange: Exchange, limit: int) -> AsyncIterator[bytes]:
     """Yield the body as it arrives. It may take as long as a slow connection needs for `limit` bytes."""
-    if not _has_body(headers, limit):
+    if not _has_body(exchange.headers, limit):
         return
     size, more = 0, True
     with _BodyTimeout(BODY_TIMEOUT_SECONDS + limit / SLOW_BYTES_PER_SECOND):
         while more:
-            chunk, more = await _receive_chunk(receive)
+            chunk, more = await exchange.next_chunk()
             size += len(chunk)
             if size > limit:
                 raise _too_large(limit)
@@ -62,7 +61,7 @@ def _has_body(headers: Mapping[str, str], limit: int) -> bool:
 
 
 class _BodyTimeout:
-    """As `asyncio.timeout`, at a quarter of its cost: nearly every body is already there and needs no wait."""
+    """As `asyncio.timeout`, at a quarter of its cost."""
 
     __slots__ = ("_expired", "_seconds", "_task", "_timer")
 
@@ -85,10 +84,10 @@ class _BodyTimeout:
             raise RequestTimedOut(f"The body must arrive within {self._seconds:.0f} seconds.") from error
 
 
-async def _read(receive: Receive, limit: int) -> bytes:
+async def _read(exchange: Exchange, limit: int) -> bytes:
     chunks, size = [], 0
     while True:
-        chunk, more = await _receive_chunk(receive)
+        chunk, more = await exchange.next_chunk()
         size += len(chunk)
         if size > limit:
             raise _too_large(limit)
@@ -97,24 +96,16 @@ async def _read(receive: Receive, limit: int) -> bytes:
             return chunk if len(chunks) == 1 else b"".join(chunks)
 
 
-async def _receive_chunk(receive: Receive) -> tuple[bytes, bool]:
-    """Return the next part of the body, and whether there is more."""
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise ClientDisconnected
-    return message.get("body", b""), bool(message.get("more_body"))
-
-
-async def discard_body(receive: Receive) -> None:
+async def discard_body(exchange: Exchange) -> None:
     """Read and discard the rest of a body for a while. Clients that write before they read then get the response."""
     now = asyncio.get_running_loop().time
     until = now() + DISCARD_SECONDS
-    with suppress(TimeoutError):
+    with suppress(TimeoutError, ClientDisconnected):
         # One timeout per chunk, not one around the loop: that one is lost if a chunk arrives at the same moment.
         while (left := until - now()) > 0:
             async with asyncio.timeout(min(left, DISCARD_IDLE_SECONDS)):
-                message = await receive()
-            if message["type"] == "http.disconnect" or not message.get("more_body"):
+                _, more = await exchange.next_chunk()
+            if not more:
                 return
 
 

@@ -108,7 +108,7 @@ class BoundRoute:
 
     def arguments(self, request: Request) -> list[Any]:
         """The handler's arguments. Raises `Invalid` or `BadRequest` if the request does not match the signature."""
-        query = request.scope["query_string"]
+        query = request.query_string
         if query or self._takes_query:
             request.query = self._bind_query(query)
         if request.body and not self.takes_body:

@@ -15,9 +15,9 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
-from plaza.core.http.body_reader import Receive
+from plaza.core.http.exchange import Exchange
 from plaza.core.http.responses import encode_server_sent_event
-from plaza.core.http.streaming import CancelOnDisconnect, Send
+from plaza.core.http.streaming import CancelOnDisconnect
 
 # Proxies close a connection that is silent for a minute, many after 30 s.
 KEEP_ALIVE_SECONDS = 15.0
@@ -30,14 +30,12 @@ KEPT_ALIVE_AT_ONCE = 50
 class OpenEventStream:
     """One client. It is sent to by its own task, and in silence by the one that keeps streams alive."""
 
-    __slots__ = ("_is_sending", "_items", "_send", "_task", "has_ended", "opened_at", "sent_at")
+    __slots__ = ("_exchange", "_is_sending", "_items", "_task", "has_ended", "opened_at", "sent_at")
 
-    def __init__(self, items: AsyncIterator[Any], send: Send) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._task = task
+    def __init__(self, items: AsyncIterator[Any], exchange: Exchange) -> None:
+        self._task = exchange.task
         self._items = items
-        self._send = send
+        self._exchange = exchange
         self._is_sending = False
         self.has_ended = False
         self.opened_at = self.sent_at = asyncio.get_running_loop().time()
@@ -59,7 +57,7 @@ class OpenEventStream:
 
     async def _write(self, chunk: bytes) -> None:
         self._is_sending = True
-        await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await self._exchange.write(chunk)
         self._is_sending = False
         self.sent_at = asyncio.get_running_loop().time()
 
@@ -86,21 +84,21 @@ class EventStreamSender:
         self._watcher: asyncio.Task[None] | None = None
         self._comments: set[asyncio.Task[None]] = set()  # being sent
 
-    async def send(self, items: AsyncIterator[Any], receive: Receive, send: Send) -> None:
+    async def send(self, items: AsyncIterator[Any], exchange: Exchange) -> None:
         """Send events until the handler ends, the client disconnects or the server drains."""
-        stream = OpenEventStream(items, send)
+        stream = OpenEventStream(items, exchange)
         self._open.add(stream)
         if self._watcher is None:
             self._watcher = asyncio.create_task(self._watch())
         try:
-            with CancelOnDisconnect(receive, delay=0):
+            with CancelOnDisconnect(exchange, delay=0):
                 await stream.send_all()
         except asyncio.CancelledError:
             if not stream.take_back_cancellation():
                 raise
         finally:
             self._open.discard(stream)
-        await send({"type": "http.response.body", "body": stream.position()})
+        await exchange.finish(stream.position())
 
     async def _watch(self) -> None:
         """Keep silent streams alive while there are any; end old ones, and all when the server drains."""

@@ -7,35 +7,24 @@ not, since some proxies remove it. Requests and responses outside of it cost not
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote, unquote
 
 from plaza.core.http.bound_route import EncodedResponse
+from plaza.core.http.exchange import SAFE_IN_PATH
 
-Scope = dict[str, Any]
-
-_SAFE: Final = "/!$&'()*+,;=:@~"  # characters that a path contains unencoded
 # Attributes with an address. Texts of users cannot contain them: quotes are escaped there.
 _ADDRESSES: Final = re.compile(rb'( (?:href|src|action|formaction|data-from)=")(?=/(?!/))')
 _REDIRECTS: Final = (b"location", b"x-next")
 
 
-def find_root(scope: Scope, configured: str) -> str:
-    """Return the path under which users reach Plaza."""
-    given: str = scope.get("root_path") or ""
-    return configured or given.rstrip("/")
-
-
-def unmounted(scope: Scope, configured: str) -> Scope:
-    """Return the request as Plaza's routes know it, with a path that does not contain the root path."""
-    raw = scope.get("raw_path") or quote(scope["path"], safe=_SAFE).encode()
-    path = raw.decode("latin-1")
-    for root in (scope.get("root_path") or "", configured):
+def unmounted(path: str, given: str, configured: str) -> str:
+    """Return a path as Plaza's routes know it, without the root path that the server gave or the settings have."""
+    for root in (given, configured):
         shorter = _without(path, root.rstrip("/"))
         if shorter is not None:
-            path = shorter
-            break
-    return {**scope, "raw_path": path.encode("latin-1")}
+            return shorter
+    return path
 
 
 def _without(path: str, root: str) -> str | None:
@@ -51,7 +40,7 @@ def _without(path: str, root: str) -> str | None:
 
 def mounted(response: EncodedResponse, root: str) -> EncodedResponse:
     """Return a response whose redirects, and links, forms and files of its page, begin with the root path."""
-    prefix = quote(root, safe=_SAFE).encode()
+    prefix = quote(root, safe=SAFE_IN_PATH).encode()
     headers = [
         (name, prefix + value) if name in _REDIRECTS and _is_path(value) else (name, value)
         for name, value in response.headers

@@ -25,7 +25,8 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 
 from plaza.core.errors import BadRequest, Invalid, TooLarge
-from plaza.core.http.body_reader import Receive, body_chunks
+from plaza.core.http.body_reader import body_chunks
+from plaza.core.http.exchange import Exchange
 from plaza.core.http.problem_details import UnsupportedMediaType, invalid_from_msgspec
 
 F = TypeVar("F", bound=msgspec.Struct)
@@ -91,11 +92,12 @@ def is_multipart(headers: Mapping[str, str]) -> bool:
     return headers.get("content-type", "").partition(";")[0].strip().lower() == MEDIA_TYPE
 
 
-async def read_form(headers: Mapping[str, str], receive: Receive, limit: int, directory: Path | None) -> FormData:
+async def read_form(exchange: Exchange, limit: int, directory: Path | None) -> FormData:
     """Read a form of at most `limit` bytes. Its files are temporary files in `directory`; the caller closes it.
 
     Without a directory its files are skipped.
     """
+    headers = exchange.headers
     _, options = parse_options_header(headers.get("content-type", ""))
     if not is_multipart(headers) or not options.get(b"boundary"):
         raise UnsupportedMediaType(f"Send a form as {MEDIA_TYPE}, with a boundary.")
@@ -104,7 +106,7 @@ async def read_form(headers: Mapping[str, str], receive: Receive, limit: int, di
         on_error.callback(reader.form.close)
         try:
             parser = MultipartParser(options[b"boundary"], reader.callbacks())
-            async for chunk in body_chunks(headers, receive, limit):
+            async for chunk in body_chunks(exchange, limit):
                 parser.write(chunk)
                 await reader.write_blocks(BLOCK_BYTES)
             parser.finalize()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from random import getrandbits
 from typing import TYPE_CHECKING, Any
 
 from plaza.core.auth import Actor
 from plaza.core.clients import ClientInfo
+from plaza.core.http.exchange import Exchange
 from plaza.core.http.trusted_proxies import TrustedProxies
 from plaza.core.rate_limits import LimitState
 from plaza.core.valkey import RequestUsage
@@ -22,51 +24,30 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 class Request:
     """A request. A handler takes one if its typed parameters are not enough."""
 
-    __slots__ = (
-        "_address",
-        "_operation",
-        "_proxies",
-        "actor",
-        "body",
-        "form",
-        "headers",
-        "is_body_refused",
-        "limits",
-        "path_values",
-        "query",
-        "request_id",
-        "row_operation",
-        "scope",
-        "streams",
-        "template",
-        "usage",
-        "visitor",
-    )
+    actor: Actor | None = None
+    body = b""
+    form: FormData | None = None  # of a request that is sent as multipart/form-data
+    is_body_refused = False  # the body was too large, and the rest of it may still arrive
+    query: Any = None  # the query parameters, once bound
+    path_values: Sequence[str] = ()  # path parameters, still encoded
+    template = ""  # the route's template; empty if no route was found
+    limits: LimitState | None = None  # the caller's rate limit
+    visitor: Any = None  # the visitor of a page, once the pages have looked it up
+    streams = False  # the response is an event stream
+    # With an `Idempotency-Key`: the id by which a row in SQL detects a repetition (`sql_idempotency.py`).
+    row_operation: str | None = None
+    _address: str | None = None
+    _operation: str | None = None
 
-    def __init__(self, scope: dict[str, Any], proxies: TrustedProxies) -> None:
-        self.scope = scope
-        # ASGI gives names in lower case.
-        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        if len(self.headers) != len(scope["headers"]):
-            self.headers = _joined(scope["headers"])
-        given = self.headers.get("x-request-id")
+    def __init__(self, exchange: Exchange, proxies: TrustedProxies) -> None:
+        self.exchange = exchange
+        self.method = exchange.method
+        self.path = exchange.path  # as it was sent, still encoded, without the root path
+        self.headers = exchange.headers
+        given = exchange.headers.get("x-request-id")
         self.request_id = given if given and _REQUEST_ID.fullmatch(given) else f"{getrandbits(96):024x}"
-        self.usage = RequestUsage(only_reads=scope["method"] in ("GET", "HEAD"))
-        self.actor: Actor | None = None
-        self.body = b""
-        self.form: FormData | None = None  # of a request that is sent as multipart/form-data
-        self.is_body_refused = False  # the body was too large, and the rest of it may still arrive
-        self.query: Any = None  # the query parameters, once bound
-        self.path_values: list[str] = []  # path parameters, still encoded
-        self.template = ""  # the route's template; empty if no route was found
-        self.limits: LimitState | None = None  # the caller's rate limit
-        self.visitor: Any = None  # the visitor of a page, once the pages have looked it up
-        self.streams = False  # the response is an event stream
+        self.usage = RequestUsage(only_reads=exchange.method in ("GET", "HEAD"))
         self._proxies = proxies
-        self._address: str | None = None
-        self._operation: str | None = None
-        # With an `Idempotency-Key`: the id by which a row in SQL detects a repetition (`sql_idempotency.py`).
-        self.row_operation: str | None = None
 
     @property
     def operation(self) -> str:
@@ -88,19 +69,19 @@ class Request:
         return [] if self.form is None else self.form.files
 
     @property
-    def method(self) -> str:
-        return str(self.scope["method"])
+    def query_string(self) -> bytes:
+        return self.exchange.query_string
 
     @property
-    def path(self) -> str:
-        """The path as it was sent, still encoded."""
-        return str(self.scope["raw_path"].decode("latin-1"))
+    def peer(self) -> str | None:
+        """The address of the other end of the connection; None on a unix socket."""
+        return self.exchange.client[0] if self.exchange.client else None
 
     @property
     def address(self) -> str:
         """The client's address: the peer's, or the one that trusted proxies report."""
         if self._address is None:
-            self._address = self._proxies.client_address(self.scope)
+            self._address = self._proxies.client_address(self.peer, self.headers)
         return self._address
 
     @property
@@ -111,19 +92,9 @@ class Request:
     @property
     def proxied(self) -> bool:
         """Whether a trusted proxy sent the request. Then its other headers about the client are trusted too."""
-        return self._proxies.is_proxied(self.scope)
+        return self._proxies.is_proxied(self.peer)
 
     @property
     def secure(self) -> bool:
         """Whether the client uses https, to Plaza or to a trusted proxy."""
-        return self._proxies.is_https(self.scope)
-
-
-def _joined(pairs: list[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Headers of which one was sent twice, joined as RFC 9110, 5.3 says. Two tokens become one invalid token."""
-    headers: dict[str, str] = {}
-    for raw, value in pairs:
-        name = raw.decode("latin-1")
-        separator = "; " if name == "cookie" else ", "
-        headers[name] = (headers[name] + separator if name in headers else "") + value.decode("latin-1")
-    return headers
+        return self._proxies.is_https(self.peer, self.headers, self.exchange.scheme)

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from plaza.core.errors import BadRequest, Invalid, TooLarge
-from plaza.core.http.body_reader import Receive, read_body
+from plaza.core.http.body_reader import read_body
 from plaza.core.http.bound_route import BoundRoute
 from plaza.core.http.multipart import is_multipart, read_form
 from plaza.core.http.problem_details import UnsupportedMediaType
@@ -18,7 +18,7 @@ def sends_files(request: Request, bound: BoundRoute) -> bool:
     return bound.takes_form or (bound.route.takes_files and is_multipart(request.headers))
 
 
-async def read_request_body(request: Request, bound: BoundRoute, receive: Receive, directory: Path | None) -> None:
+async def read_request_body(request: Request, bound: BoundRoute, directory: Path | None) -> None:
     """Set the body of a request, and its form if it has files.
 
     The files are temporary files in `directory`; without one they are skipped.
@@ -28,9 +28,9 @@ async def read_request_body(request: Request, bound: BoundRoute, receive: Receiv
     """
     try:
         if not sends_files(request, bound):
-            request.body = await read_body(request.headers, receive, bound.body_limit)
+            request.body = await read_body(request.exchange, bound.body_limit)
             return
-        request.form = form = await read_form(request.headers, receive, bound.body_limit, directory)
+        request.form = form = await read_form(request.exchange, bound.body_limit, directory)
         request.body = form.digest if bound.takes_form else urlencode(form.fields).encode()
     except (BadRequest, Invalid, TooLarge, UnsupportedMediaType):
         request.is_body_refused = True

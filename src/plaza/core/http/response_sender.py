@@ -1,4 +1,4 @@
-"""Sends a response over ASGI, with the headers that every response has."""
+"""Sends a response, with the headers that every response has."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import structlog
 
 from plaza.core.errors import PlazaError
-from plaza.core.http.body_reader import ClientDisconnected, Receive, discard_body
+from plaza.core.http.body_reader import discard_body
 from plaza.core.http.bound_route import EncodedResponse
 from plaza.core.http.event_stream_sender import EventStreamSender
+from plaza.core.http.exchange import EVENT_STREAM, ClientDisconnected
 from plaza.core.http.headers import Cors
 from plaza.core.http.request import Request
-from plaza.core.http.responses import EVENTS
-from plaza.core.http.streaming import Send, close, send_chunks
+from plaza.core.http.streaming import close, send_chunks
 from plaza.core.wrong_type import ExplainError
 
 _ONE_TRIP = b'valkey;desc="1 round trip";dur='
@@ -37,52 +37,49 @@ class ResponseSender:
         self._draining = draining
         self._events = EventStreamSender(draining)
 
-    async def send(
-        self, request: Request, response: EncodedResponse, started: float, receive: Receive, send: Send
-    ) -> None:
+    async def send(self, request: Request, response: EncodedResponse, started: float) -> None:
         """Send a response. `started` is the request's start on `perf_counter`'s clock, for `Server-Timing`."""
-        body = response.body
-        headers = self._headers(request, response, started)
-        await send({"type": "http.response.start", "status": response.status, "headers": headers})
-        if request.is_body_refused:
-            await send({"type": "http.response.body", "body": body, "more_body": True})
-            await discard_body(receive)
-            await send({"type": "http.response.body", "body": b""})
-        elif isinstance(body, bytes):
-            await send({"type": "http.response.body", "body": body})
-        elif request.scope["method"] == "HEAD":
-            await send({"type": "http.response.body", "body": b""})
+        status, headers, body, exchange = response.status, response.headers, response.body, request.exchange
+        more, closes = self._headers(request, response, started), self._draining.is_set()
+        if isinstance(body, bytes) and not request.is_body_refused:
+            await exchange.respond(status, headers, more, body, closes=closes)
+            return
+        await exchange.start(status, headers, more, closes=closes)
+        if isinstance(body, bytes):
+            await exchange.write(body)
+            await discard_body(exchange)
+            await exchange.finish()
+        elif request.method == "HEAD":
+            await exchange.finish()
             await close(body)
         else:
-            await self._stream(request, response, body, receive, send)
+            await self._stream(request, response, body)
 
     def _headers(self, request: Request, response: EncodedResponse, started: float) -> list[tuple[bytes, bytes]]:
         usage, body = request.usage, response.body
-        headers = [*response.headers, (b"x-request-id", request.request_id.encode())]
-        if isinstance(body, bytes) and response.status not in (204, 304):
-            headers.append((b"content-length", b"%d" % len(body)))
         trips = _ONE_TRIP if usage.trips == 1 else _TRIPS % usage.trips
         total = perf_counter() - started
-        headers.append((b"server-timing", trips + b"%.3f, total;dur=%.3f" % (usage.seconds * 1000, total * 1000)))
+        headers = [
+            (b"x-request-id", request.request_id.encode()),
+            (b"server-timing", trips + b"%.3f, total;dur=%.3f" % (usage.seconds * 1000, total * 1000)),
+        ]
+        if isinstance(body, bytes) and response.status not in (204, 304):
+            headers.append((b"content-length", b"%d" % len(body)))
         if request.limits is not None:
             headers += [(name.encode(), value.encode()) for name, value in request.limits.headers()]
         if request.secure:
             headers.append(_HSTS)
         if self._cors is not None:
             headers += self._cors.headers(request.headers)
-        if self._draining.is_set():
-            headers.append((b"connection", b"close"))
         return headers
 
-    async def _stream(
-        self, request: Request, response: EncodedResponse, items: AsyncIterator[Any], receive: Receive, send: Send
-    ) -> None:
+    async def _stream(self, request: Request, response: EncodedResponse, items: AsyncIterator[Any]) -> None:
         try:
-            if (b"content-type", EVENTS.encode()) in response.headers:
+            if EVENT_STREAM in response.headers:
                 request.streams = True
-                await self._events.send(items, receive, send)
+                await self._events.send(items, request.exchange)
             else:
-                await send_chunks(items, receive, send)
+                await send_chunks(items, request.exchange)
         except (ClientDisconnected, asyncio.CancelledError):
             raise
         except Exception as error:

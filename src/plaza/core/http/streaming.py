@@ -7,57 +7,38 @@ clients reconnect by themselves). In each case the handler's generator is closed
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
-from plaza.core.http.body_reader import ClientDisconnected, Receive
+from plaza.core.http.exchange import ClientDisconnected, Exchange
 
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-
-# Most reads end sooner, and watching for a disconnect costs a task.
+# Most reads end sooner, and watching for a disconnect over ASGI costs a task.
 WATCH_DELAY_SECONDS = 0.02
 
 
-async def disconnected(receive: Receive) -> None:
-    """Return when the client has disconnected."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
 class CancelOnDisconnect:
-    """Cancels the task that entered it when the client disconnects, and raises `ClientDisconnected` instead.
+    """Cancels the task of an exchange when its client disconnects, and raises `ClientDisconnected` instead.
 
     For reads only: a write that has started always completes.
     """
 
-    __slots__ = ("_disconnected", "_receive", "_start", "_task", "_watcher")
+    __slots__ = ("_delay", "_exchange", "_is_disconnected")
 
-    def __init__(self, receive: Receive, delay: float = WATCH_DELAY_SECONDS) -> None:
-        self._receive = receive
-        self._disconnected = False
-        self._watcher: asyncio.Task[None] | None = None
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
-        assert task is not None
-        self._task = task
-        self._start = loop.call_later(delay, self._begin)
+    def __init__(self, exchange: Exchange, delay: float = WATCH_DELAY_SECONDS) -> None:
+        self._exchange = exchange
+        self._delay = delay
+        self._is_disconnected = False
 
-    def _begin(self) -> None:
-        self._watcher = asyncio.get_running_loop().create_task(self._watch())
-
-    async def _watch(self) -> None:
-        await disconnected(self._receive)
-        self._disconnected = True
-        self._task.cancel()
+    def _cancel(self) -> None:
+        self._is_disconnected = True
+        self._exchange.task.cancel()
 
     def __enter__(self) -> None:
-        return None
+        self._exchange.watch(self._cancel, self._delay)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self._start.cancel()
-        if self._watcher is not None:
-            self._watcher.cancel()
-        if self._disconnected and kind is asyncio.CancelledError and self._task.uncancel() == 0:
+        self._exchange.unwatch()
+        if self._is_disconnected and kind is asyncio.CancelledError and self._exchange.task.uncancel() == 0:
             raise ClientDisconnected from error
 
 
@@ -68,10 +49,9 @@ async def close(items: AsyncIterator[Any]) -> None:
         await aclose()
 
 
-async def send_chunks(items: AsyncIterator[Any], receive: Receive, send: Send) -> None:
+async def send_chunks(items: AsyncIterator[Any], exchange: Exchange) -> None:
     """Send `bytes` or `str` chunks as fast as the client reads them."""
-    with CancelOnDisconnect(receive, delay=0):
+    with CancelOnDisconnect(exchange, delay=0):
         async for item in items:
-            chunk = item.encode() if isinstance(item, str) else item
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
+            await exchange.write(item.encode() if isinstance(item, str) else item)
+    await exchange.finish()

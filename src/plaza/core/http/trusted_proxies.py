@@ -6,10 +6,9 @@ peer is trusted, and from the right: the first address that is not a trusted pro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Any
 
 from plaza.core.errors import SettingError
 
@@ -26,12 +25,12 @@ class TrustedProxies:
         self.networks = tuple(_network(text) for text in trusted)
         self.trusts = lru_cache(1024)(self._trusts)
 
-    def client_address(self, scope: dict[str, Any]) -> str:
+    def client_address(self, peer: str | None, headers: Mapping[str, str]) -> str:
         """The address of the client: the peer's, or the rightmost forwarded one that is not a trusted proxy."""
-        address = _peer_address(scope)
+        address = LOCAL if peer is None else _normalized(peer)
         if not self.networks or not self.trusts(address):
             return address
-        for hop in reversed(_header_values(scope, b"x-forwarded-for")):
+        for hop in reversed(_values(headers, "x-forwarded-for")):
             if _parse(hop) is None:
                 return address  # invalid, so everything to its left is unreliable too
             address = _normalized(hop)
@@ -39,32 +38,26 @@ class TrustedProxies:
                 return address
         return address
 
-    def is_proxied(self, scope: dict[str, Any]) -> bool:
+    def is_proxied(self, peer: str | None) -> bool:
         """Whether the peer is a trusted proxy."""
-        return bool(self.networks) and self.trusts(_peer_address(scope))
+        return bool(self.networks) and self.trusts(LOCAL if peer is None else _normalized(peer))
 
-    def is_https(self, scope: dict[str, Any]) -> bool:
+    def is_https(self, peer: str | None, headers: Mapping[str, str], scheme: str) -> bool:
         """Whether the client uses https."""
-        if self.is_proxied(scope):
-            protocols = _header_values(scope, b"x-forwarded-proto")
+        if self.networks and self.is_proxied(peer):
+            protocols = _values(headers, "x-forwarded-proto")
             if protocols:
                 return protocols[-1].lower() == "https"
-        return bool(scope.get("scheme") == "https")
+        return scheme == "https"
 
     def _trusts(self, address: str) -> bool:
         parsed = _parse(address)
         return parsed is not None and any(parsed in network for network in self.networks)
 
 
-def _peer_address(scope: dict[str, Any]) -> str:
-    peer = scope.get("client")
-    return _normalized(peer[0]) if peer and peer[0] else LOCAL
-
-
-def _header_values(scope: dict[str, Any], header: bytes) -> list[str]:
-    # A proxy may append to the header or add a second one; both mean the same list.
-    lines = [value.decode("latin-1") for name, value in scope["headers"] if name == header]
-    return [value for value in (part.strip() for part in ",".join(lines).split(",")) if value]
+def _values(headers: Mapping[str, str], name: str) -> list[str]:
+    # A proxy may append to the header or add a second one; both mean the same list, and are joined by a comma.
+    return [value for value in (part.strip() for part in headers.get(name, "").split(",")) if value]
 
 
 def _network(text: str) -> Network:
