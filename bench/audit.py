@@ -37,7 +37,7 @@ from tests.servers import running_server
 KEYS = int(os.environ.get("BENCH_AUDIT_KEYS", "1000000"))
 SMALL_KEYS = 50_000
 POSTS_EACH = 4  # per user, each with two likes
-FOLLOWS_EACH = 3
+FOLLOWS_EACH = 3  # four users follow each other, so that both sides of a follow are written together
 KEYS_EACH = 27  # keys per user
 ROUNDS = 2  # the better one counts, because other load on the machine can only add
 CLIENTS = 16
@@ -47,11 +47,10 @@ TURNS = 3
 Command = tuple[Any, ...]
 
 
-def user_commands(i: int, users: int, now: int) -> Iterator[Command]:
+def user_commands(i: int, now: int) -> Iterator[Command]:
     """The commands that write all keys of one user: profile, follows, posts with likes, an article, a session."""
     name, created = f"user{i}", now - 40 * 86_400_000
-    others = [f"user{(i + n) % users}" for n in range(1, FOLLOWS_EACH + 1)]
-    fans = [f"user{(i - n) % users}" for n in range(1, FOLLOWS_EACH + 1)]
+    others = fans = [f"user{i ^ n}" for n in range(1, FOLLOWS_EACH + 1)]
     yield ("HSET", k.USER(name), "username", name, "role", "user", "created_at", created, "version", 1, "postCount",
            POSTS_EACH, "followerCount", FOLLOWS_EACH, "followingCount", FOLLOWS_EACH)  # fmt: skip
     yield ("ZADD", k.USERS_REGULAR(), created, name)
@@ -96,9 +95,13 @@ def article_commands(name: str, id: int, at: int) -> Iterator[Command]:
         yield ("ZADD", key(), score, member)
 
 
-async def fill(plaza: Plaza, keys: int) -> None:
-    users, now = keys // KEYS_EACH, plaza.core.clock.now_ms()
-    commands = (command for i in range(users) for command in user_commands(i, users, now))
+def user_count(keys: float) -> int:
+    return int(keys) // KEYS_EACH // (FOLLOWS_EACH + 1) * (FOLLOWS_EACH + 1)
+
+
+async def fill(plaza: Plaza, users: range) -> None:
+    now = plaza.core.clock.now_ms()
+    commands = (command for i in users for command in user_commands(i, now))
     while chunk := list(islice(commands, 2_000)):
         await plaza.core.valkey.batch(chunk)
 
@@ -108,7 +111,7 @@ async def plaza_with_keys(keys: int) -> AsyncIterator[Plaza]:
     with running_server() as server, tempfile.TemporaryDirectory() as folder:
         settings = Settings(data_dir=Path(folder), valkey_url=server.url, rate_limits=False)
         async with running(settings) as plaza:
-            await fill(plaza, keys)
+            await fill(plaza, range(user_count(keys)))
             yield plaza
 
 
@@ -145,7 +148,7 @@ async def traffic(plaza: Plaza, seconds: float) -> tuple[float, float]:
     """Operations per second, and their p99 in ms."""
     engagements, rng, times = plaza.get(Engagements), random.Random(1), list[float]()
     until = time.perf_counter() + seconds
-    users = SMALL_KEYS // KEYS_EACH
+    users = user_count(SMALL_KEYS)
 
     async def client() -> None:
         while time.perf_counter() < until:

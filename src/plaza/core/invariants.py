@@ -77,7 +77,7 @@ class Invariant:
     `reads` returns what else must be read: commands, and queries as `("QUERY", query, number of keys, key, …, arg, …)`.
     `check` gets the replies and the time (Unix milliseconds) and returns what is wrong, or None. `unless` is read only
     after a violation: if any of these keys exists, an operation in progress explains it. Without a `repair`, the key's
-    own is used; `REPORT_ONLY` means none.
+    own is used; `REPORT_ONLY` means none. With `own_keys` it reads only keys of the entry's owner, in one slot.
     """
 
     name: str
@@ -87,6 +87,7 @@ class Invariant:
     repair: str = ""
     per_key: bool = False
     unless: Reads = _no_reads
+    own_keys: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class _PrimaryWait:
     async def _wait(self, connection: BlockingConnection) -> Exception | None:
         """Wait once. Returns the error of those that wait, or None."""
         try:
-            key = REPLICATED(slot_tags()[self._valkey.slot_on(self._node)])
+            key = REPLICATED(slot_tags()[next(iter(self._valkey.slots_on(self._node)), 0)])
             await connection.call("SET", key, "", "PX", self._wait_ms)
             confirmed = int(await connection.call("WAIT", self._replicas, self._wait_ms))
         except Exception as error:  # for those that wait; the next try may succeed

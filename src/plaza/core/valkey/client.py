@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self
 from plaza.core.keyspace import Layout
 from plaza.core.valkey.calls import Arg
 from plaza.core.valkey.dedicated import Subscription
+from plaza.core.valkey.slots import SLOTS
 
 OnInvalidate = Callable[[list[str] | None], None]
 
@@ -149,9 +150,9 @@ class Valkey(AsyncResource):
     def blocking(self) -> AbstractAsyncContextManager[BlockingConnection]:
         """Open a dedicated connection, for commands that block on the server."""
 
-    def slot_on(self, node: Valkey) -> int:
-        """Return a slot that a primary serves; 0 without a cluster."""
-        return 0
+    def slots_on(self, node: Valkey) -> Iterable[int]:
+        """Yield the slots that a primary serves; all there are without a cluster."""
+        return range(SLOTS)
 
     @abstractmethod
     def primaries(self) -> Sequence[Valkey]:

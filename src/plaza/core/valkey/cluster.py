@@ -8,7 +8,7 @@ broken connection may have run, so it is never sent again. Callers see none of t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context
 from time import monotonic
@@ -144,8 +144,8 @@ class ClusterValkey(Valkey):
         finally:
             await connections.close()
 
-    def slot_on(self, node: Valkey) -> int:
-        return self.topology.slot_on(node)
+    def slots_on(self, node: Valkey) -> Iterable[int]:
+        return self.topology.slots_on(node)
 
     def primaries(self) -> list[StandaloneValkey]:
         return list(self.topology.primaries)

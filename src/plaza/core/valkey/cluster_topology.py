@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextvars import Context
 from typing import Any
 
@@ -57,9 +57,9 @@ class ClusterTopology:
         # A node that does not serve the slot replies with the right node, or that no node serves it.
         return self._slots[slot] or self.any_node()
 
-    def slot_on(self, node: object) -> int:
-        """Return the first slot that a node serves."""
-        return next((slot for slot, server in enumerate(self._slots) if server is node), 0)
+    def slots_on(self, node: object) -> Iterator[int]:
+        """Yield the slots that a node serves."""
+        return (slot for slot, server in enumerate(self._slots) if server is node)
 
     def any_node(self) -> StandaloneValkey:
         connected = [server for server in self.primaries if server.connected]

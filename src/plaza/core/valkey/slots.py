@@ -30,8 +30,16 @@ _KEY_POSITION: dict[str, int] = {
 
 def key_slot(key: Arg) -> int:
     """Return the slot of a key."""
-    name = key.encode() if isinstance(key, str) else key if isinstance(key, bytes) else str(key).encode()
-    return crc_hqx(hash_tag(name), 0) % SLOTS
+    if isinstance(key, bytes):
+        return crc_hqx(hash_tag(key), 0) % SLOTS
+    # As `hash_tag`: most keys are texts, and this is called for every command on a cluster.
+    name = str(key)
+    start = name.find("{")
+    if start >= 0:
+        end = name.find("}", start + 1)
+        if end > start + 1:
+            name = name[start + 1 : end]
+    return crc_hqx(name.encode(), 0) % SLOTS
 
 
 def hash_tag(name: bytes) -> bytes:

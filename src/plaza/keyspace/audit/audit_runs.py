@@ -14,6 +14,7 @@ from plaza.core.leases import LeaseHeld, Leases
 from plaza.keyspace.audit.auditor import ADOPT, AUDIT, DRY_RUN, FAILOVER, REPAIR, Auditor, OnProgress
 from plaza.keyspace.audit.keys import AUDIT_LAST, AUDIT_RUNNING, CATALOGUE
 from plaza.keyspace.audit.report import AuditReport
+from plaza.keyspace.audit.scope import LostShards
 
 LIBRARY = Library.read("audit", CATALOGUE, "plaza.keyspace.audit", "audit")
 
@@ -43,12 +44,14 @@ class Audits:
         self._leases = Leases(auditor.functions)
         self._task: asyncio.Task[AuditReport] | None = None
 
-    async def run(self, mode: str = AUDIT, on_progress: OnProgress = lambda report: None) -> AuditReport:
+    async def run(
+        self, mode: str = AUDIT, on_progress: OnProgress = lambda report: None, lost: LostShards | None = None
+    ) -> AuditReport:
         """Audit now and wait for the end. Raises `LeaseHeld` if another audit is running."""
         if mode not in (AUDIT, DRY_RUN, REPAIR, ADOPT, FAILOVER):
             raise Invalid(f"must be {AUDIT}, {DRY_RUN}, {REPAIR} or {ADOPT}", field="mode")
         async with self._leases.hold(_JOB):
-            return await self._run(mode, on_progress)
+            return await self._run(mode, on_progress, lost)
 
     async def start(self, mode: str = AUDIT) -> None:
         """Start an audit in the background; `state` reports its progress. Raises `LeaseHeld` if an audit is running."""
@@ -71,7 +74,7 @@ class Audits:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def _run(self, mode: str, on_progress: OnProgress) -> AuditReport:
+    async def _run(self, mode: str, on_progress: OnProgress, lost: LostShards | None) -> AuditReport:
         last = AuditReport(self.auditor.clock.now_ms(), mode=mode)
         storing: set[asyncio.Task[None]] = set()
         due = 0.0
@@ -89,7 +92,7 @@ class Audits:
         try:
             await self._store(last)
             on_progress(last)
-            last = await self.auditor.run(mode, progress)
+            last = await self.auditor.run(mode, progress, lost)
         except asyncio.CancelledError:
             last.state = "stopped"
             raise

@@ -23,6 +23,7 @@ from plaza.keyspace.audit.recheck import Confirmation, Rechecker, Suspicion
 from plaza.keyspace.audit.repair import Repairer
 from plaza.keyspace.audit.report import AuditReport, Finding, FindingCollector
 from plaza.keyspace.audit.scanner import Scanner
+from plaza.keyspace.audit.scope import ChangedIds, LostShards, Scope
 from plaza.keyspace.audit.throttle import SHARE, Throttle
 from plaza.keyspace.family_matching import KeyFamilies
 
@@ -62,17 +63,27 @@ class Auditor:
         self.checkpoints = Checkpoints(self.valkey, [catalogue.domain for catalogue in catalogues])
         self.repairs = {name: domain.repairs for name, domain in invariants.items()}
 
-    async def run(self, mode: str = AUDIT, on_progress: OnProgress = lambda report: None) -> AuditReport:
+    async def run(
+        self,
+        mode: str = AUDIT,
+        on_progress: OnProgress = lambda report: None,
+        lost: LostShards | None = None,
+    ) -> AuditReport:
         """Audit all keys. Calls `on_progress` with the growing report after every page of keys.
 
-        An adoption continues where the last one stopped. Call `checkpoints.clear` when all of it is complete.
+        An adoption continues where the last one stopped. Call `checkpoints.clear` when all of it is complete. After a
+        failover only what can have changed is checked (`scope.py`).
         """
         run = await self.checkpoints.load() if mode == ADOPT else None
         run = run or Checkpoint(AuditReport(self.clock.now_ms(), mode=mode))
         report = run.report
         started = monotonic() - report.seconds
+        scope = Scope(derived_only=mode == FAILOVER, lost=lost)
         while report.state == "running":
-            groups = (await _Pass(self, run, started, on_progress).run()).groups()
+            current = _Pass(self, run, started, on_progress, scope)
+            groups = (await current.run()).groups()
+            if mode == FAILOVER:
+                scope = current.changed.scope()
             report.left = groups if report.repairs else []
             if report.passes == 1:
                 report.groups = groups
@@ -96,8 +107,12 @@ class _Pass:
     data again, so it checks each suspicion once, without the pauses in which other services complete their writes.
     """
 
-    def __init__(self, auditor: Auditor, run: Checkpoint, started: float, on_progress: OnProgress) -> None:
+    def __init__(
+        self, auditor: Auditor, run: Checkpoint, started: float, on_progress: OnProgress, scope: Scope
+    ) -> None:
         self._auditor = auditor
+        self._scope = scope
+        self.changed = ChangedIds()
         self._checkpoint = run
         self._report = run.report
         self._adopts = run.report.mode == ADOPT
@@ -114,7 +129,7 @@ class _Pass:
         auditor = self._auditor
         throttle = Throttle(auditor.valkey, FAILOVER_SHARE if self._after_failover else SHARE)
         position = self._checkpoint.position
-        scanner = Scanner(auditor.functions, auditor.families, auditor.clock, throttle, position)
+        scanner = Scanner(auditor.functions, auditor.families, auditor.clock, throttle, position, self._scope)
         self._report.total = await scanner.total()
         try:
             await self._scan(scanner)
@@ -133,6 +148,7 @@ class _Pass:
             async for suspicions in scanner.pages():
                 report.suspicions += len(suspicions)
                 if self._after_failover:
+                    suspicions = [each for each in suspicions if self._repairer.plan(each) is not None]
                     # Most pages have findings then. A recheck pauses most of its time; the scan goes on meanwhile.
                     for suspicion in suspicions:
                         await self._free_rechecks.acquire()
@@ -150,10 +166,11 @@ class _Pass:
             self._free_rechecks.release()
 
     async def _recheck(self, suspicion: Suspicion) -> None:
+        self.changed.add(suspicion.family, suspicion.entry)
         plan = self._repairer.plan(suspicion)
         if self._builds and plan is not None and not self._repairer.claim(plan):
             return
-        confirmation = await self._rechecker.confirm(suspicion, once=self._builds)
+        confirmation = await self._rechecker.confirm(suspicion, once=self._builds or self._after_failover)
         if confirmation is None:
             return
         rule, entry = suspicion.rule.name, suspicion.entry

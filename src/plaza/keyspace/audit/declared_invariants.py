@@ -75,7 +75,8 @@ def _count_invariant(to: KeyFamily, counts: Sequence[tuple[Key, CountField]]) ->
                 return f"{counted.field} is {entry.value.get(counted.field)}, but `{key(*entry.parts)}` has {size}"
         return None
 
-    return Invariant("count", to.key, reads, check, counts[0][1].repair, per_key=True)
+    own_keys = all(key.owner == to.key.owner for key, _ in counts)
+    return Invariant("count", to.key, reads, check, counts[0][1].repair, per_key=True, own_keys=own_keys)
 
 
 def _mirror_invariant(family: KeyFamily, declared: MirrorOf, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
@@ -126,7 +127,9 @@ def _orphan_invariant(family: KeyFamily, declared: RequiresKey, to: KeyFamily) -
     def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         return None if replies[0] else f"exists without `{name(entry)}`"
 
-    return [(family, Invariant("orphan", family.key, reads, check, repair=declared.repair, per_key=True))]
+    own_keys = family.key.owner == to.key.owner
+    rule = Invariant("orphan", family.key, reads, check, repair=declared.repair, per_key=True, own_keys=own_keys)
+    return [(family, rule)]
 
 
 def _order_invariants(family: KeyFamily, declared: SameMembers, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
@@ -152,10 +155,12 @@ def _order_invariants(family: KeyFamily, declared: SameMembers, to: KeyFamily) -
     def check_members(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         return check(entry, replies, now, members)
 
-    built = [(to, Invariant("order", members, read_order, check))]
+    own_keys = order.owner == members.owner
+    built = [(to, Invariant("order", members, read_order, check, own_keys=own_keys))]
     if members.type == "list":  # finding one member in a list is O(n), so only the sizes are compared
-        return [*built, (family, Invariant("order", order, read_sizes, check_sizes, per_key=True))]
-    return [*built, (family, Invariant("order", order, read_members, check_members))]
+        sizes = Invariant("order", order, read_sizes, check_sizes, per_key=True, own_keys=own_keys)
+        return [*built, (family, sizes)]
+    return [*built, (family, Invariant("order", order, read_members, check_members, own_keys=own_keys))]
 
 
 def _score_invariant(family: KeyFamily, declared: ScoreField, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:

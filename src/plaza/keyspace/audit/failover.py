@@ -2,8 +2,9 @@
 
 A replica that takes over may lack the last writes of its primary. What other nodes and SQL derived from them is then
 wrong. The worker compares the ids of all primaries with those that it stored: a promoted replica and a restarted server
-have a new one. If one is new, an audit repairs what domains declare as derived, and the ids are stored
-when it is complete. So a failover while no worker runs is noticed too, and a repair that is interrupted starts again.
+have a new one. If one is new, an audit repairs what domains declare as derived and the failover can have changed
+(`scope.py`), and the ids are stored when it is complete. So a failover while no worker runs is noticed too, and an
+interrupted repair starts again.
 
 The embedded Valkey keeps its data when it restarts, unless the machine crashed. Its id is that of the machine's
 start, so a restart needs no repair.
@@ -11,6 +12,7 @@ start, so a restart needs no repair.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,13 +22,17 @@ from plaza.core import metrics
 from plaza.core.leases import Lease, LeaseHeld
 from plaza.core.timers import Timer
 from plaza.core.valkey import Valkey
+from plaza.core.valkey.slots import SLOTS
 from plaza.core.valkey_memory import parse_info
 from plaza.keyspace.audit.audit_runs import Audits
 from plaza.keyspace.audit.auditor import FAILOVER
 from plaza.keyspace.audit.keys import AUDIT_PRIMARIES
 from plaza.keyspace.audit.report import AuditReport
+from plaza.keyspace.audit.scope import LostShards
 
 CHECK_SECONDS: Final = 5
+
+Shards = dict[str, str]  # the id of each primary → the ranges of its slots
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -39,7 +45,7 @@ class FailoverWatch:
     def __init__(self, audits: Audits, data_dir: Path) -> None:
         self._audits = audits
         self._valkey = audits.auditor.valkey
-        self._known: set[str] = set()  # of the last check, for a failover that lost the stored ones
+        self._known: Shards = {}  # of the last check, for a failover that lost the stored ones
         self._embedded_config = data_dir.absolute() / "valkey" / "valkey.conf"
 
     def timer(self) -> Timer:
@@ -60,24 +66,30 @@ class FailoverWatch:
 
         Two round trips, and one per primary. Raises `LeaseHeld` while another audit runs; the next check repairs.
         """
-        stored = set(await self._valkey.call("HKEYS", AUDIT_PRIMARIES()))
-        current = {await self._primary_id(node) for node in self._valkey.primaries()}
+        stored: Shards = await self._valkey.call("HGETALL", AUDIT_PRIMARIES())
+        nodes = self._valkey.primaries()
+        slots = {await self._primary_id(node): list(self._valkey.slots_on(node)) for node in nodes}
+        current: Shards = {id: _ranges(slots[id]) for id in slots}
         if current == stored:
             self._known = current
             return None
         known = stored or self._known
-        report = await self._repair(len(current - known)) if known and current - known else None
+        new = current.keys() - known.keys()
+        report = None
+        if known and new:
+            # Without a cluster there is one shard. If slots have moved, those that were lost may be anywhere.
+            is_bounded = self._valkey.clustered and all(current[id] == known[id] for id in current.keys() - new)
+            report = await self._repair(len(new), LostShards(slots[id] for id in new) if is_bounded else None)
         # Last: if the process dies before, the next check repairs again.
-        now = self._audits.auditor.clock.now_ms()
-        fields = [part for id in sorted(current) for part in (id, now)]
+        fields = [part for id in sorted(current) for part in (id, current[id])]
         await self._valkey.multi([("DEL", AUDIT_PRIMARIES()), ("HSET", AUDIT_PRIMARIES(), *fields)])
         self._known = current
         return report
 
-    async def _repair(self, count: int) -> AuditReport:
+    async def _repair(self, count: int, lost: LostShards | None) -> AuditReport:
         log.warning("failover_detected", primaries=count)
         try:
-            report = await self._audits.run(FAILOVER, _show_progress)
+            report = await self._audits.run(FAILOVER, _show_progress, lost)
         finally:
             metrics.FAILOVER_PROGRESS.set(1)
         metrics.FAILOVERS.inc(count)
@@ -93,6 +105,13 @@ class FailoverWatch:
         # one has a second id, that of its former primary.
         was_promoted = info["master_replid2"].strip("0") != ""
         return f"{info['run_id']}-{info['master_replid']}" if was_promoted else info["run_id"]
+
+
+def _ranges(slots: Sequence[int]) -> str:
+    """Slots in ascending order as ranges: `0-5460,10923-16383`."""
+    first = [slot for slot, before in zip(slots, (-2, *slots), strict=False) if slot != before + 1]
+    last = [slot for slot, after in zip(slots, (*slots[1:], SLOTS + 1), strict=True) if slot != after - 1]
+    return ",".join(f"{start}-{end}" for start, end in zip(first, last, strict=True))
 
 
 def _show_progress(report: AuditReport) -> None:

@@ -33,9 +33,9 @@ AUDIT_PRIMARIES = Key(
     "audit:primaries",
     "hash",
     "The primaries of Valkey when derived data was last complete. A new one may have lost writes in a failover.",
-    contains="id of a server's run, if promoted with its replication id → when first seen, Unix milliseconds",
+    contains="id of a server's run, if promoted with its replication id → the ranges of its slots",
     element_regex="[0-9a-f]{40}(-[0-9a-f]{40})?|embedded-[0-9a-f-]*",
-    value_regex="<ms>",
+    value_regex=r"(\d+-\d+(,\d+-\d+)*)?|<ms>",
     read=KeyAccess.ADMIN,
 )
 

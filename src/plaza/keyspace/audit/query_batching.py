@@ -12,6 +12,7 @@ from typing import Any
 
 from plaza.core.invariants import Command, Entry, Invariant
 from plaza.core.sequences import chunks
+from plaza.keyspace.audit.scope import Scope
 from plaza.keyspace.family_matching import KeyFamily
 
 # The command for one member → the command for many members of the same key.
@@ -26,9 +27,10 @@ Send = Callable[[Sequence[Command]], Awaitable[list[Any]]]
 class QueryBatch:
     """Collects the reads of invariants, sends them and evaluates the invariants."""
 
-    __slots__ = ("_checks", "_existence", "_member_reads", "_single_reads", "_size")
+    __slots__ = ("_checks", "_existence", "_member_reads", "_scope", "_single_reads", "_size")
 
-    def __init__(self) -> None:
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
         # Each read has a slot, the index of its reply. By command, key and member:
         self._member_reads: dict[Any, dict[Any, dict[Any, int]]] = {name: {} for name in _MULTI_COMMANDS}
         self._existence: dict[Any, int] = {}
@@ -37,9 +39,12 @@ class QueryBatch:
         self._checks: list[tuple[KeyFamily, Invariant, Entry, list[int]]] = []
 
     def add(self, family: KeyFamily, rule: Invariant, entry: Entry) -> None:
-        """Add the reads that an invariant needs for an entry."""
+        """Add the reads that an invariant needs for an entry, if it is to be checked."""
+        reads = self._scope.reads(rule, entry)
+        if reads is None:
+            return
         slots = []
-        for command in rule.reads(entry):
+        for command in reads:
             name: Any = command[0]
             target: Any = command[1]
             keys = self._member_reads.get(name)

@@ -132,13 +132,10 @@ class Rechecker:
             return await self._valkey.multi(commands)
         outboxes = {OutboxEntry.for_key(family.domain, str(_key(command))).pending for command in commands}
         pending: list[Command] = [("EXISTS", outbox) for outbox in sorted(outboxes)]
-        if any(await self._valkey.batch(pending)):
-            return None
-        first = await self._valkey.batch(commands)
-        second = await self._valkey.batch(commands)
-        if any(await self._valkey.batch(pending)) or first != second:
-            return None
-        return second
+        first = await self._valkey.batch([*pending, *commands])
+        second = await self._valkey.batch([*pending, *commands])
+        is_settled = not any(first[: len(pending)]) and first == second
+        return second[len(pending) :] if is_settled else None
 
 
 def _key(command: Command) -> Any:

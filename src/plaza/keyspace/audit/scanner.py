@@ -21,6 +21,7 @@ from plaza.keyspace.audit.checkpoints import ScanPosition
 from plaza.keyspace.audit.key_reader import as_commands, first_read, next_chunks, parse_chunk
 from plaza.keyspace.audit.query_batching import QueryBatch
 from plaza.keyspace.audit.recheck import Suspicion
+from plaza.keyspace.audit.scope import Scope
 from plaza.keyspace.audit.throttle import Throttle
 from plaza.keyspace.family_matching import KeyFamilies, KeyFamily
 
@@ -80,6 +81,7 @@ class Scanner:
         clock: Clock,
         throttle: Throttle,
         position: ScanPosition,
+        scope: Scope,
     ) -> None:
         self._functions = functions
         self._valkey = functions.valkey
@@ -87,6 +89,7 @@ class Scanner:
         self._invariants = {id(family): FamilyInvariants.for_family(family) for family in families.all}
         self._clock = clock
         self._throttle = throttle
+        self._scope = scope
         self.position = position
         self.keys = 0
         self.members = 0
@@ -116,16 +119,17 @@ class Scanner:
         suspicions: list[Suspicion] = []
         with _gc_paused():
             known = self._known_keys(names, suspicions)
-        ttls = await self._send([("PTTL", name) for name, _, _ in known])
+        with_ttls = not self._scope.derived_only
+        ttls = await self._send([("PTTL", name) for name, _, _ in known]) if with_ttls else [None] * len(known)
         reads = await self._send([first_read(family, name) for name, family, _ in known])
-        queries = QueryBatch()
+        queries = QueryBatch(self._scope)
         with _gc_paused():
             each = zip(known, ttls, reads, strict=True)
             large = [self._scan_key(*key, ttl, read, queries, suspicions) for key, ttl, read in each]
         yield suspicions + await self._evaluate(queries)
         for family, invariants, key_entry, cursor in filter(None, large):
             async for members in next_chunks(self._valkey, family, key_entry.name, cursor):
-                queries = QueryBatch()
+                queries = QueryBatch(self._scope)
                 suspicions = self._check_members(family, invariants, key_entry, members, queries)
                 yield suspicions + await self._evaluate(queries)
                 await self._throttle.rest()
@@ -134,10 +138,11 @@ class Scanner:
         known: list[KnownKey] = []
         for name in names:
             found = self._families.match(name)
-            if found is None:
+            if found is not None:
+                if self._scope.includes(*found):
+                    known.append((name, *found))
+            elif not self._scope.derived_only:
                 suspicions.append(Suspicion(basic_invariants.UNDECLARED, _UNKNOWN, Entry(name, (name,))))
-            else:
-                known.append((name, *found))
         self.keys += len(names)
         return known
 
@@ -157,7 +162,7 @@ class Scanner:
         if isinstance(read, Exception):
             suspicions.append(Suspicion(family, invariants.type, key_entry))
             return None
-        if basic_invariants.lifetime_violation(family.key, ttl) is not None:
+        if ttl is not None and basic_invariants.lifetime_violation(family.key, ttl) is not None:
             suspicions.append(Suspicion(family, invariants.lifetime, key_entry))
         suspicions += self._check_key(family, invariants, key_entry, read, queries)
         members, cursor = parse_chunk(family, read)
