@@ -179,6 +179,7 @@ class Key:
     read: KeyAccess = KeyAccess.NONE
     write: KeyAccess = KeyAccess.NONE
     hidden: HiddenWhile | None = None
+    retired: bool = False  # an earlier release wrote it and no code reads it; a repair deletes it
     document: str = ""  # the documented name, if a document describes this key
     parts: tuple[str, ...] = field(init=False)
     plain: str = field(init=False)  # format strings of the name in each layout

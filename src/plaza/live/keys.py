@@ -290,6 +290,14 @@ LIVE_SALT = Key(
 # No `#`, which separates the parts of names and members. No braces, which mark the owner on a cluster.
 ID = r"[^#{}\x00-\x1f\x7f-\x9f]{1,128}"
 
+# Until countries and groups were counted in `Counts`.
+RETIRED_EVENT_COUNTRIES, RETIRED_SESSION_COUNTRIES = _event_and_session(
+    "<event>#Event#Countries", "zset", "Viewers of an event by country, of earlier releases.", retired=True
+)
+RETIRED_EVENT_GROUPS, RETIRED_SESSION_GROUPS = _event_and_session(
+    "<event>#Event#Groups", "zset", "Viewers of an event by group, of earlier releases.", retired=True
+)
+
 CATALOGUE = Catalogue.from_module(
     "live",
     globals(),

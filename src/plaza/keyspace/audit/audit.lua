@@ -1,7 +1,7 @@
 -- Repairs that need no knowledge of a key's meaning. Each checks the key again before it changes anything.
 
 -- audit_drop: delete a key of the wrong type.
--- KEYS key   ARGV declared type   Reply 1 or 0
+-- KEYS key   ARGV declared type, '' for any   Reply 1 or 0
 command('drop', function(keys, args)
   local kind = redis.call('TYPE', keys[1])
   kind = type(kind) == 'table' and kind.ok or kind

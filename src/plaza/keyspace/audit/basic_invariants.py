@@ -18,6 +18,7 @@ LIFETIME = "lifetime"
 MEMBER = "member"
 VALUE = "value"
 FIELD = "field"
+RETIRED = "retired"
 
 # These are checked without reading the key's content, because the wrong type would make the read fail.
 CONTENT_FREE = frozenset((UNKNOWN, TYPE, LIFETIME))
@@ -71,6 +72,12 @@ def lifetime_invariant(key: Key) -> Invariant:
     return Invariant(
         LIFETIME, key, reads, lambda entry, replies, now: lifetime_violation(key, replies[0]), per_key=True
     )
+
+
+def retired_invariant(key: Key) -> Invariant:
+    """No key of a family that only an earlier release used exists."""
+    says = "is a key of an earlier release, which this one does not use"
+    return Invariant(RETIRED, key, _reads_nothing, lambda entry, replies, now: says, per_key=True, own_keys=True)
 
 
 def member_invariant(family: KeyFamily) -> Invariant:

@@ -13,6 +13,7 @@ from typing import Any
 
 from plaza.core.invariants import Command, Entry, Invariant
 from plaza.core.keyspace import CountField, Formula, Key, MirrorOf, Reference, RequiresKey, SameMembers, ScoreField
+from plaza.keyspace.audit.basic_invariants import retired_invariant
 from plaza.keyspace.family_matching import KeyFamilies, KeyFamily
 
 SIZE = {"set": "SCARD", "zset": "ZCARD", "list": "LLEN", "hash": "HLEN", "string": "STRLEN", "stream": "XLEN"}
@@ -37,6 +38,8 @@ def bind(families: KeyFamilies, rules: Sequence[Invariant]) -> None:
     for family in families.all:
         if family.key.pattern in counters:
             _add(family, _count_invariant(family, counters[family.key.pattern]))
+        if family.key.retired:
+            _add(family, retired_invariant(family.key))
     for rule in rules:
         _add(families.for_key(rule.key), rule)
 

@@ -15,7 +15,7 @@ from plaza.core.invariants import REPORT_ONLY
 from plaza.core.keyspace import Key
 from plaza.core.valkey import ReplyError
 from plaza.core.wrong_type import is_wrong_type
-from plaza.keyspace.audit.basic_invariants import LIFETIME, MEMBER, TYPE, UNKNOWN, VALUE
+from plaza.keyspace.audit.basic_invariants import LIFETIME, MEMBER, RETIRED, TYPE, UNKNOWN, VALUE
 from plaza.keyspace.audit.recheck import Suspicion
 from plaza.keyspace.audit.unsettled_outbox import SETTLED
 
@@ -25,6 +25,7 @@ MAX_REMEMBERED = 50_000
 _PART = re.compile(r"<(\w+)>")
 _DESCRIPTIONS = {
     TYPE: "delete it, because it cannot be read; derived data is rebuilt",
+    RETIRED: "delete it",
     LIFETIME: "set the declared lifetime",
     MEMBER: "remove that member",
     VALUE: "remove that field",
@@ -68,8 +69,8 @@ class Repairer:
         if name == SETTLED:
             return RepairPlan((), "settle it, as a worker does")
         calls: list[CommandCall] = []
-        if name == TYPE:
-            calls.append(("audit_drop", entry.name, (key.type,)))
+        if name in (TYPE, RETIRED):
+            calls.append(("audit_drop", entry.name, (key.type if name == TYPE else "",)))
         elif name == LIFETIME:
             ttl_ms = "" if key.ttl_seconds is None else str(key.ttl_seconds * 1000)
             calls.append(("audit_lifetime", entry.name, (ttl_ms,)))
