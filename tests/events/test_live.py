@@ -37,7 +37,11 @@ async def test_every_type_is_emitted(plaza: Plaza, redis_client: Any, clock: Man
     clock.advance(seconds=600)
     for _ in range(2):
         await AudienceRecorder(core.functions, AudienceHistory(core.sql), core.settings, clock).record()
-    await recorder.expect(("viewing.ended", {**ben, "ended_at": start}))
+    await recorder.expect(
+        ("event.peaked", {"event": "e1", "viewers": 2, "reached_at": start}),
+        ("viewing.ended", {**ben, "ended_at": start}),
+        ("event.ended", {"event": "e1", "ended_at": start + 10_000, "max_concurrent": 2, "attended": 2}),
+    )
     assert recorder.types == {event_type.type for event_type in EVENTS}
 
 
@@ -56,3 +60,28 @@ async def test_a_heartbeat_after_a_gap_ends_one_viewing_session_and_starts_anoth
         ("viewing.started", {**data, "started_at": start + 120_000}),
         origin="import",
     )
+
+
+async def test_a_growing_audience_tells_no_peak_and_a_slow_one_few(
+    plaza: Plaza, redis_client: Any, clock: ManualClock
+) -> None:
+    core, recorder = plaza.core, EventRecorder(plaza, redis_client)
+    live = LiveService(core.functions, core.settings, clock)
+    worker = AudienceRecorder(core.functions, AudienceHistory(core.sql), core.settings, clock)
+    names = [f"p{n}" for n in range(40)]
+
+    async def watch(viewers: list[str], seconds: int) -> None:
+        for _ in range(0, seconds, 20):
+            for name in viewers:
+                await live.beat(Viewer(name, "", "ZZ"), "e1", Heartbeat("web"))
+            await worker.record()
+            clock.advance(seconds=20)
+
+    for size in range(1, 21):
+        await watch(names[:size], 20)
+    assert "event.peaked" not in {event.type for event in await recorder.new_events()}
+    await watch(names[:20], 120)
+    for size in (21, 21, 22):  # each stands, but only the last is a tenth higher
+        await watch(names[:size], 100)
+    peaks = [event.data["viewers"] for event in await recorder.new_events() if event.type == "event.peaked"]
+    assert peaks == [20, 22]

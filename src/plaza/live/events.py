@@ -22,6 +22,23 @@ class EventDeclared(LiveEventData):
     type: ClassVar[str] = "event.declared"
 
 
+class EventPeaked(LiveEventData):
+    """A live event has a new peak that has stood for a minute and is at least a tenth higher than the last one told."""
+
+    type: ClassVar[str] = "event.peaked"
+    viewers: Annotated[int, Meta(description="The most viewers at once so far.")]
+    reached_at: Millis
+
+
+class EventEnded(LiveEventData):
+    """A live event has had no viewers for about four minutes, and everything is recorded. It may begin again."""
+
+    type: ClassVar[str] = "event.ended"
+    ended_at: Annotated[int, Meta(description="The last heartbeat, or when the last viewer left, Unix milliseconds.")]
+    max_concurrent: Annotated[int, Meta(description="The most viewers at once.")]
+    attended: Annotated[int, Meta(description="Distinct viewers.")]
+
+
 class ViewingData(LiveEventData):
     viewer: Annotated[str, Meta(description="Username, or the id of an anonymous viewer.")]
     location: Annotated[str, Meta(description="Where the viewer watches, as the client says.")]
@@ -43,4 +60,4 @@ class ViewingEnded(ViewingData):
     session: Annotated[str, Meta(description="Id of the session, if the viewer was in one.")] | None = None
 
 
-EVENTS = (EventDeclared, ViewingStarted, ViewingEnded)
+EVENTS = (EventDeclared, EventPeaked, EventEnded, ViewingStarted, ViewingEnded)

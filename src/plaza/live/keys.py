@@ -116,6 +116,7 @@ EVENT_INFO = Key(
     fields=(
         *_AUDIENCE_FIELDS,
         HashField("logins", "viewing sessions begun", KeyAccess.ADMIN),
+        HashField("announced", "the last peak that an event `event.peaked` told", KeyAccess.ADMIN),
         HashField("awake", "1 while the event is in `live:awake`", KeyAccess.ADMIN),
         HashField("declared", "1 if an admin declared the event", KeyAccess.ADMIN),
         HashField("title", "as an admin declared it", KeyAccess.ADMIN),

@@ -58,7 +58,7 @@ class AudienceRecorder:
         sessions: list[str] = sorted(await self._valkey.call("SMEMBERS", keys.EVENT_SESSIONS(event)))
         for batch in chunks(sessions, CONCURRENT_CALLS):
             await asyncio.gather(*(self._close("session", keys.session_audience(s), now) for s in batch))
-        await self._close("event", keys.event_audience(event), now)
+        await self._close("event", keys.event_audience(event), now, event)
         followed = to_ms(await self._valkey.call("HGET", keys.EVENT_INFO(event), "followed"))
         for place, position in (await self._valkey.call("HGETALL", keys.EVENT_ROOMS(event))).items():
             if followed is not None and now - followed < OTHER_SERVICE_MS:
@@ -67,14 +67,14 @@ class AudienceRecorder:
         await self._save_viewing_sessions(event)
         await self._save_records(event, sessions)
         await self._save_totals(event, sessions, now)
-        if await self._functions.run("live_mark_silent", keys.event_keys(event), now):
+        if await self._functions.run("live_mark_silent", keys.event_keys(event), now, event):
             await self._functions.run("live_unlist", [keys.LIVE_AWAKE()], event, listed_at)
 
-    async def _close(self, kind: str, audience: list[str], now: int) -> None:
+    async def _close(self, kind: str, audience: list[str], now: int, event: str = "") -> None:
         """Write a record that is due. If other services wrote heartbeats, they are counted first."""
-        if not await self._functions.run("live_close", audience, kind, now, self._window_ms, "0"):
+        if not await self._functions.run("live_close", audience, kind, now, self._window_ms, "0", event):
             await self._follower.follow(kind, audience, now - self._window_ms, forced=True)
-            await self._functions.run("live_close", audience, kind, now, self._window_ms, "1")
+            await self._functions.run("live_close", audience, kind, now, self._window_ms, "1", event)
 
     async def _open(self, event: str, place: str, now: int) -> None:
         """Count the viewing sessions of other services that are under way at a place."""

@@ -2,14 +2,27 @@
 
 -- Older heartbeats of other services open no slot.
 local MAX_UNRECORDED_MS = 3600000
+-- How long a peak stands before it is announced, and how much higher the next one must be.
+local PEAK_STANDS_MS, PEAK_GROWTH = 60000, 1.1
 
 -- Statistics members beyond one per viewer: another service that gives a viewer other details adds one.
 local function surplus_members(a)
   return redis.call('ZCARD', a.statistics) - redis.call('HLEN', a.viewers)
 end
 
+-- Emits 'event.peaked' when a peak has stood for a minute, so that a growing audience emits none, and is a tenth higher
+-- than the last one that was announced.
+local function announce_peak(e, event, at)
+  local peak, peak_at, announced = unpack(redis.call('HMGET', e.info, 'peak', 'peak_at', 'announced'))
+  peak, peak_at = tonumber(peak or 0), tonumber(peak_at or 0)
+  if peak == 0 or at - peak_at < PEAK_STANDS_MS or peak < PEAK_GROWTH * tonumber(announced or 0) then return end
+  redis.call('HSET', e.info, 'announced', peak)
+  emit('event.peaked', event, {event = event, viewers = peak, reached_at = peak_at})
+end
+
 -- close: write the record of five minutes that are over, if no heartbeat has, and measure the peak.
--- KEYS the audience's 9   ARGV 'event' or 'session', now, min window, 1 to record also while heartbeats are not followed
+-- KEYS the audience's 9   ARGV 'event' or 'session', now, min window, 1 to record also while heartbeats are not
+-- followed, event ('' for a session)
 -- Reply 1, or 0 if heartbeats of other services have to be followed first (see `follow`)
 command('close', function(keys, args)
   local a, at, fields = read_audience(keys, 1, args[1]), now(args[2]), {}
@@ -36,6 +49,7 @@ command('close', function(keys, args)
   if not complete then append_pair(fields, 'surplus', surplus) end
   measure_peak(fields, a, info, at, window)
   write_info(a, fields)
+  if args[5] ~= '' then announce_peak(a, args[5], at) end
   return 1
 end)
 
@@ -155,7 +169,7 @@ command('delete_written_records', function(keys, args)
 end)
 
 -- mark_silent: mark an event as silent if everything of it is recorded. The next heartbeat wakes it.
--- KEYS the event's 12   ARGV now   Reply 1 if it is silent
+-- KEYS the event's 12   ARGV now, event   Reply 1 if it is silent
 command('mark_silent', function(keys, args)
   local e = read_event(keys)
   local busy = latest_beat(e) > now(args[1]) - AWAY_MS - 1000
@@ -163,7 +177,14 @@ command('mark_silent', function(keys, args)
     or redis.call('HLEN', e.records) > 0
     or redis.call('HEXISTS', e.info, 'slot') == 1
   if busy then return 0 end
-  redis.call('HDEL', e.info, 'awake')
+  if redis.call('HDEL', e.info, 'awake') == 1 then
+    local left = redis.call('ZREVRANGEBYSCORE', e.left, '(' .. text(SCORE_SHIFT), 0, 'WITHSCORES', 'LIMIT', 0, 1)
+    local peak = tonumber(redis.call('HGET', e.info, 'peak') or 0)
+    emit('event.ended', args[2], {
+      event = args[2], ended_at = math.max(latest_beat(e), to_ms(left[2]) or 0), max_concurrent = peak,
+      attended = redis.call('SCARD', e.attended),
+    })
+  end
   return 1
 end)
 
