@@ -1,4 +1,4 @@
-"""Lists of posts in a real browser: what the first view costs, and that nothing moves while it loads."""
+"""Lists of posts in a real browser: what the first view costs, that nothing moves, older posts, and what can be undone."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import gzip
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Response
+from playwright.sync_api import Response, expect
 
 from tests.browser.community import BrowserCommunity, Windows, community
+from tests.processes import until
 
 MAX_EXPLORE_BYTES = 60_000
 
@@ -48,3 +49,42 @@ def transferred(response: Response) -> bytes:
     """The body as it is sent: Plaza compresses style sheets and scripts, a proxy in front of it compresses pages."""
     body = response.body()
     return body if response.url.endswith(".woff2") else gzip.compress(body)
+
+
+def test_older_posts_are_added_and_back_returns_to_the_same_place(windows: Windows) -> None:
+    page = windows(viewport={"width": 1000, "height": 800}).sign_in("mira")
+    expect(page.locator("#feed > article")).to_have_count(20)
+    page.get_by_role("link", name="Older").click()
+    expect(page.locator("#feed > article")).to_have_count(40)
+    assert "cursor" not in page.url
+    card = page.locator("#feed > article", has_text="Note 15 from")
+    card.scroll_into_view_if_needed()
+    place = page.evaluate("scrollY")
+    card.locator(".text").click(position={"x": 5, "y": 5})  # anywhere on the card
+    expect(page.get_by_role("heading", name="Comments")).to_be_visible()
+    page.go_back()
+    expect(page.locator("#feed > article")).to_have_count(40)
+    page.wait_for_function("place => Math.abs(scrollY - place) < 50", arg=place)
+
+
+def test_a_deleted_post_and_an_unfollowed_user_come_back_with_undo(windows: Windows, plaza: BrowserCommunity) -> None:
+    kept, gone = (plaza.request("POST", "/posts", "mira", content=f"Mine, {n}")["id"] for n in range(2))
+    page = windows().sign_in("mira")
+    page.goto(f"/app/posts/{kept}")
+    page.get_by_text("More", exact=True).click()
+    page.get_by_role("button", name="Delete post").click()
+    expect(page.get_by_text("This post was deleted.")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("article")).to_contain_text("Mine, 0")
+    page.goto(f"/app/posts/{gone}")
+    page.get_by_text("More", exact=True).click()
+    page.get_by_role("button", name="Delete post").click()
+    page.goto("/app/people/jonas")  # leaving the page sends it
+    until(lambda: plaza.api.get(f"/posts/{gone}").status_code == 404)
+    assert plaza.api.get(f"/posts/{kept}").status_code == 200
+
+    page.get_by_role("button", name="Following").click()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("button", name="Following")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("button", name="Following")).to_be_visible()

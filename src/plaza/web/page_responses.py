@@ -125,12 +125,14 @@ class PageResponses:
         template: str = "",
         *,
         message: str = "",
+        undo_path: str = "",
         **context: Any,
     ) -> Response[str]:
         """Respond to a form: with the changed fragment for our script, else with a redirect.
 
         The redirect leads to the page of the form, or to `path`. `template` renders the fragment; without one the
-        script loads `path`. The script shows `message`, which screen readers announce.
+        script loads `path`. The script shows `message`, which screen readers announce, with a button that switches
+        `undo_path` on again if there is one.
         """
         if "x-fragment" in request.headers:
             headers = list(visitor.cookie)
@@ -138,7 +140,8 @@ class PageResponses:
                 return html_response("", *headers, ("x-next", path))
             common = self._common_context(visitor, self.next_path(body, path))
             html = render(template, **common, **context)
-            return html_response(html, *headers, ("x-message", quote(message)), is_personal=True)
+            undo = [("x-undo", undo_path)] if undo_path else []
+            return html_response(html, *headers, ("x-message", quote(message)), *undo, is_personal=True)
         return Response(status=303, headers=[*visitor.cookie, ("location", self.next_path(body, path))])
 
     def next_path(self, body: bytes, default: str) -> str:

@@ -108,6 +108,7 @@ async def follow(
     await (relations.follow if on else relations.unfollow)(visitor.require_user(), username)
     context = await _header_context(visitor, username, users, relations, credentials)
     context["message"] = f"You follow {username}." if on else f"You no longer follow {username}."
+    context["undo_path"] = "" if on else f"{user_path(username)}/follow"
     return site.form_response(request, visitor, body, user_path(username), "follow-section.html", **context)
 
 

@@ -15,7 +15,7 @@ from plaza.core.http.exchange import SAFE_IN_PATH
 
 # Attributes with an address. Texts of users cannot contain them: quotes are escaped there.
 _ADDRESSES: Final = re.compile(rb'( (?:href|src|action|formaction|data-from)=")(?=/(?!/))')
-_REDIRECTS: Final = (b"location", b"x-next")
+_REDIRECTS: Final = (b"location", b"x-next", b"x-undo")
 
 
 def unmounted(path: str, given: str, configured: str) -> str:

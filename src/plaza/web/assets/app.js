@@ -5,16 +5,38 @@
 
 import { root } from "./root.js";
 
-const MESSAGE_MS = 3000, ERROR_MESSAGE_MS = 8000;
+const MESSAGE_MS = 3000, LONG_MESSAGE_MS = 8000;
 
 const statusMessage = document.getElementById("status-message");
 let messageTimer = 0;
 
-function showMessage(text, failed = false) {
-  statusMessage.textContent = text;
+// Shows a text for a while, with a button if there is one: then it also stays while the pointer or the focus is on it.
+function showMessage(text, failed = false, button = null, onEnd = () => {}) {
+  statusMessage.replaceChildren(text, ...(button ? [button] : []));
   statusMessage.classList.toggle("failed", failed);
   clearTimeout(messageTimer);
-  if (text) messageTimer = setTimeout(() => { statusMessage.textContent = ""; }, failed ? ERROR_MESSAGE_MS : MESSAGE_MS);
+  if (!text) return;
+  function end() {
+    if (button && statusMessage.matches(":hover, :focus-within")) {
+      messageTimer = setTimeout(end, MESSAGE_MS);
+      return;
+    }
+    statusMessage.replaceChildren();
+    onEnd();
+  }
+  messageTimer = setTimeout(end, failed || button ? LONG_MESSAGE_MS : MESSAGE_MS);
+}
+
+function undoButton(attributes) {
+  const button = Object.assign(document.createElement("button"), { textContent: "Undo", type: "button" });
+  for (const [name, value] of Object.entries(attributes)) button.setAttribute(name, value);
+  return button;
+}
+
+// A form that does the opposite of what was just done.
+function undoForm(action) {
+  const attributes = { type: "submit", form: "action-form", formaction: action, name: "on", value: "1", "data-swap": "" };
+  return action ? undoButton(attributes) : null;
 }
 
 // A selector that finds the focused control again after `element` is replaced; null if the focus is elsewhere.
@@ -65,7 +87,7 @@ async function send(form, button) {
     location.assign(next);
   } else if (response.ok) {
     applyFragment(await response.text());
-    showMessage(decodeURIComponent(response.headers.get("x-message") || ""));
+    showMessage(decodeURIComponent(response.headers.get("x-message") || ""), false, undoForm(response.headers.get("x-undo")));
   } else if (response.status === 401) {
     saveDrafts(form);
     location.assign(`${root}/app/sign-in?next=${encodeURIComponent(location.pathname.slice(root.length) + location.search)}`);
@@ -76,8 +98,39 @@ async function send(form, button) {
   }
 }
 
+// What cannot be taken back is sent only when the message with "Undo" has gone, or when the user leaves the page.
+function sendLater(form, button) {
+  const action = button.getAttribute("formaction"), part = document.getElementById(button.dataset.later);
+  const body = new URLSearchParams(new FormData(form, button));
+  const sendNow = () => {
+    removeEventListener("pagehide", sendNow);
+    fetch(action, { method: "POST", body, keepalive: true, headers: { "x-fragment": "1", accept: "text/html" } }).then(
+      (response) => { if (!response.ok) keep("That did not work. Try again in a moment."); },
+      () => keep("Plaza is not responding. Try again in a moment."),
+    );
+  };
+  const keep = (problem) => {
+    part.hidden = false;
+    if (problem) showMessage(problem, true);
+  };
+  const undo = undoButton({});
+  undo.addEventListener("click", () => {
+    removeEventListener("pagehide", sendNow);
+    showMessage("");
+    keep();
+  });
+  part.hidden = true;
+  addEventListener("pagehide", sendNow);
+  showMessage(button.dataset.message, false, undo, sendNow);
+}
+
 document.addEventListener("submit", async (event) => {
   const form = event.target, button = event.submitter;
+  if (button?.dataset.later) {
+    event.preventDefault();
+    sendLater(form, button);
+    return;
+  }
   if (!(button?.hasAttribute("data-swap") || form.hasAttribute("data-swap"))) return;
   event.preventDefault();
   // A second click before the response is ignored. Buttons that share a form do not wait for each other.
@@ -135,6 +188,18 @@ document.addEventListener("click", async (event) => {
   event.preventDefault();
   (await import("./lightbox.js")).open(link);
 });
+
+// A click anywhere on a post in a list opens it, unless it is on a control or selects text.
+document.addEventListener("click", (event) => {
+  const card = event.target.closest(".feed > .post");
+  if (!card || event.defaultPrevented || event.button !== 0 || event.target.closest("a, button, input, label, summary")) return;
+  if (String(getSelection())) return;
+  const link = card.querySelector(".timestamp a");
+  if (event.ctrlKey || event.metaKey) open(link.href, "_blank", "noopener");
+  else link.click();
+});
+
+if (document.querySelector("main .more > a[rel=next]") || history.state?.pages) import("./lists.js");
 
 for (const element of document.querySelectorAll("[data-module]")) {
   import(`./${element.dataset.module}.js`).then((module) => module.start(element, { applyFragment, showMessage }));
