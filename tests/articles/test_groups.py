@@ -34,7 +34,7 @@ from tests.round_trips import count_round_trips
 from tests.servers import Cluster, Server
 from tests.timeouts import connect_for_test
 
-ORDERS: list[Order] = ["score", "time", "hot", "best", "controversial"]
+ORDERS: list[Order] = ["score", "time", "hot", "best", "top", "controversial"]
 
 
 async def listed_ids(lists: ArticleLists, group: str, order: Order = "score") -> list[int]:
@@ -144,7 +144,7 @@ async def test_a_groups_rankings_have_the_scores_of_all_articles_and_live_for_a_
         assert 50_000 < await redis_client.pttl(GROUP_RANKINGS[order]("news")) <= 60_000
         assert await redis_client.exists(GROUP_BUILDING(order, "news")) == 0
         assert await redis_client.exists(GROUP_BUILDER(order, "news")) == 0
-    others: list[Order] = ["hot", "best", "controversial"]
+    others: list[Order] = ["hot", "best", "top", "controversial"]
     for order in others:
         assert {f"article:{id}" for id in await listed_ids(lists, "news", order)} == members
 

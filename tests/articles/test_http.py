@@ -68,7 +68,7 @@ async def test_groups_over_http(http: httpx.AsyncClient) -> None:
         "groups": [{"id": "news", "name": "news", "size": 1}, {"id": "go", "name": "go", "size": 1}],
         "pagination": {"limit": 20, "count": 2, "next_cursor": None},
     }
-    for order in ("score", "time", "hot", "best", "controversial"):
+    for order in ("score", "time", "hot", "best", "top", "controversial"):
         page = (await http.get(f"/groups/news/articles?order={order}")).json()
         assert [article["id"] for article in page["articles"]] == [1]
     deleted = await http.delete("/articles/1/groups/news", headers=ANA)
@@ -79,7 +79,7 @@ async def test_groups_over_http(http: httpx.AsyncClient) -> None:
 async def test_pages_over_http(http: httpx.AsyncClient) -> None:
     for i in range(30):
         await http.post("/articles", json={**NEW, "link": f"https://example.com/{i}"}, headers=ANA)
-    for order in ("score", "time", "hot", "best", "controversial"):
+    for order in ("score", "time", "hot", "best", "top", "controversial"):
         first = (await http.get(f"/articles?order={order}")).json()
         assert (len(first["articles"]), first["pagination"]["limit"]) == (25, 25)
         cursor = first["pagination"]["next_cursor"]

@@ -8,8 +8,11 @@ import random
 from typing import Any
 
 import pytest
+from msgspec import convert
 
 from plaza.articles.keys import (
+    ARTICLE,
+    ARTICLE_UP,
     ARTICLES_BY_BEST,
     ARTICLES_BY_CONTROVERSIAL,
     ARTICLES_BY_HOT,
@@ -25,7 +28,7 @@ from plaza.core.valkey import REQUEST_USAGE, RequestUsage
 from tests.articles.conftest import Post, user
 from tests.round_trips import count_round_trips
 
-ORDERS: list[Order] = ["score", "time", "hot", "best", "controversial"]
+ORDERS: list[Order] = ["score", "time", "hot", "best", "top", "controversial"]
 
 
 async def read_all_pages(lists: ArticleLists, order: Order, limit: int = 25) -> list[Article]:
@@ -186,6 +189,29 @@ async def test_hot_best_and_controversial_follow_their_formulas(
         controversy = n ** (min(ups, downs) / max(ups, downs)) if ups and downs else 0
         assert await redis_client.zscore(ARTICLES_BY_CONTROVERSIAL(), member) == pytest.approx(controversy, abs=1e-12)
         clock.advance(seconds=1)
+
+
+async def test_the_top_of_a_period_is_what_was_posted_in_it_by_votes(
+    articles: Articles, lists: ArticleLists, post: Post, ben: Actor, clock: ManualClock, redis_client: Any
+) -> None:
+    made = []
+    for seconds in (10 * 86_400, 3 * 86_400, 60, 60):
+        made.append((await post(user("ana"), "news")).id)
+        clock.advance(seconds=seconds)
+    old, week, plain, liked = made
+    await articles.vote(ben, liked, "up")
+    await articles.vote(ben, week, "down")
+    for name in ("eva", "gus"):
+        await redis_client.sadd(ARTICLE_UP(old), f"user:{name}")
+    await articles.functions.run("articles_repair_votes", [ARTICLE(old)], "", old)
+    expected = {"day": [liked, plain], "week": [liked, plain, week], "all": [old, liked, plain, week]}
+    assert await redis_client.zscore("top:", f"article:{old}") == 3
+    for period, ids in expected.items():
+        query = convert({"order": "top", "period": period}, ArticlesQuery)
+        assert [article.id for article in (await lists.list_articles(None, query)).articles] == ids
+        assert [article.id for article in (await lists.list_group(None, "news", query)).articles] == ids
+    with pytest.raises(Invalid):
+        ArticlesQuery(order="hot", period="day")
 
 
 async def test_articles_posted_at_the_same_time_are_all_listed(

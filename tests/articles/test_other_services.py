@@ -23,7 +23,7 @@ from plaza.articles.service import Articles
 from plaza.core.auth import Actor
 from tests.articles.conftest import Post, bearer, user
 
-ORDERS: list[Order] = ["score", "time", "hot", "best", "controversial"]
+ORDERS: list[Order] = ["score", "time", "hot", "best", "top", "controversial"]
 ADMIN = bearer("root", "admin")
 
 

@@ -1,4 +1,4 @@
-"""Lists of posts in a real browser: what the first view costs, that nothing moves, older posts, and what can be undone."""
+"""Lists of posts in a real browser: what the first view costs, what moves, older posts, and what can be undone."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ async def test_every_form_and_every_page_works(ana: PageClient, url: str, plaza:
         "/groups/news",
         "/challenges",
     ]
-    orders = [f"/articles?order={order}" for order in ("score", "time", "hot", "best", "controversial")]
+    orders = [f"/articles?order={order}" for order in ("score", "time", "hot", "best", "top", "controversial")]
     others = ["/people/bob", "/people/bob/followers", "/people/ana/following", "/challenges/1", "/challenges/for-you"]
     others += ["/challenges/1/days", "/challenges/1/leaderboard", "/challenges/1/leaderboard?by=streak"]
     shop = ["/shop", "/shop/popular", "/shop/seen", f"/shop/items/{item}", "/shop/cart", "/shop/orders"]

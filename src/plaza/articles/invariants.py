@@ -77,6 +77,7 @@ def _check_ranking(entry: Entry, replies: Sequence[Any], now: int) -> str | None
         "time": time,
         "hot": _hot(time, votes),
         "best": _best(ups, downs),
+        "top": votes,
         "controversial": _controversial(ups, downs),
     }
     for order, found in zip(k.RANKINGS, scores, strict=True):

@@ -247,6 +247,7 @@ ARTICLES_BY_TIME = _ranking("time", "`time` of the article", "time:")
 ARTICLES_BY_SCORE = _ranking("score", "`time + 432 × votes`", "score:")
 ARTICLES_BY_HOT = _ranking("hot", "`sign(votes) × log10(max(|votes|, 1)) + (time − 1134028003) / 45000`")
 ARTICLES_BY_BEST = _ranking("best", "the lower bound of the Wilson interval for the share of upvotes, at 80%")
+ARTICLES_BY_TOP = _ranking("top", "`votes`")
 ARTICLES_BY_CONTROVERSIAL = _ranking(
     "controversial", "`(up + down) ^ (min(up, down) / max(up, down))`, 0 if either is 0"
 )
@@ -271,6 +272,7 @@ GROUP_BY_SCORE = _group_ranking("score", "score:{group_name}")
 GROUP_BY_TIME = _group_ranking("time")
 GROUP_BY_HOT = _group_ranking("hot")
 GROUP_BY_BEST = _group_ranking("best")
+GROUP_BY_TOP = _group_ranking("top")
 GROUP_BY_CONTROVERSIAL = _group_ranking("controversial")
 GROUP_BUILDING = Key(
     "building:<order>:<group>",
@@ -360,6 +362,7 @@ RANKINGS: Final = {
     "time": ARTICLES_BY_TIME,
     "hot": ARTICLES_BY_HOT,
     "best": ARTICLES_BY_BEST,
+    "top": ARTICLES_BY_TOP,
     "controversial": ARTICLES_BY_CONTROVERSIAL,
 }
 # The orders that the document does not have. Each vote changes them, and `score`.
@@ -369,6 +372,7 @@ GROUP_RANKINGS: Final = {
     "time": GROUP_BY_TIME,
     "hot": GROUP_BY_HOT,
     "best": GROUP_BY_BEST,
+    "top": GROUP_BY_TOP,
     "controversial": GROUP_BY_CONTROVERSIAL,
 }
 
@@ -378,7 +382,7 @@ CATALOGUE = Catalogue.from_module(
     {
         "article": "[1-9][0-9]{0,15}",
         "group": ANY_GROUP,
-        "order": "score|time|hot|best|controversial",
+        "order": "score|time|hot|best|top|controversial",
         "digest": "[0-9a-f]{40}",
         "counter": COUNTER,
         "note": NOTE,

@@ -68,7 +68,10 @@ ArticleCommentId = Annotated[
     ),
 ]
 ArticleReplyTo = Annotated[str, reply_to_parameter(_COMMENT)]
-Order = Literal["score", "time", "hot", "best", "controversial"]
+Order = Literal["score", "time", "hot", "best", "top", "controversial"]
+Period = Literal["day", "week", "all"]
+# The length of a period; `all` has none.
+PERIOD_SECONDS: Final = {"day": 86_400, "week": 7 * 86_400}
 
 
 class BadCounter(Conflict):
@@ -182,6 +185,11 @@ class ArticlesQuery(Page, frozen=True):
 
     limit: Annotated[int, Meta(ge=1, le=100, description="The maximum number of items.")] = 25
     order: Order = "score"
+    period: Annotated[Period, Meta(description="For `top`: articles posted in the last day or week, or all.")] = "all"
+
+    def __post_init__(self) -> None:
+        if self.period != "all" and self.order != "top":
+            raise Invalid("Only the order `top` has a period.", field="period")
 
 
 class ArticlesPage(msgspec.Struct, frozen=True):

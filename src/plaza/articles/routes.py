@@ -59,7 +59,7 @@ async def create_article(actor: Actor, body: NewArticle, request: Request, artic
 
 @route.get("/articles", access=PUBLIC, raises=[Gone])
 async def list_articles(actor: Actor | None, query: ArticlesQuery, lists: ArticleLists) -> ArticlesPage:
-    """List articles by `score`, `time`, `hot`, `best` or `controversial`, 25 a page by default."""
+    """List articles by `score`, `time`, `hot`, `best`, `top` or `controversial`, 25 a page by default."""
     return await lists.list_articles(actor, query)
 
 

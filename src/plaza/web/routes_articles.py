@@ -21,6 +21,7 @@ from plaza.articles.model import (
     NewArticleComment,
     NewVote,
     Order,
+    Period,
 )
 from plaza.articles.service import Articles
 from plaza.core.comment_tree import TOP_LEVEL
@@ -44,12 +45,14 @@ page = PageRoutes()
 # Labels of the orders, in the order of the tabs.
 ORDERS: Final = {
     "score": "Hot now",  # votes and age, so a newer article may be above one with more votes
+    "top": "Top",
     "time": "New",
     "hot": "Trending",
     "best": "Best",
     "controversial": "Controversial",
 }
 assert set(ORDERS) == set(get_args(Order))
+PERIODS: Final = {"day": "Today", "week": "This week", "all": "All time"}
 
 
 @page.get("/articles", access=PUBLIC)
@@ -60,12 +63,14 @@ async def articles(
     articles: Articles,
     sidebar: Sidebar,
     order: Order = "score",
+    period: Period = "all",
     cursor: str | None = None,
 ) -> Response[str]:
-    """List articles in an order."""
+    """List articles in an order; the top ones of a day, a week or all time."""
     visitor = await site.visitors.from_request(request)
-    found = await lists.list_articles(visitor.actor, ArticlesQuery(order=order, cursor=cursor))
-    context = await _list_context(site, sidebar, articles, found, "/app/articles", order, "Articles")
+    query = ArticlesQuery(order=order, period=period, cursor=cursor)
+    found = await lists.list_articles(visitor.actor, query)
+    context = await _list_context(site, sidebar, articles, found, "/app/articles", query, "Articles")
     atom = f"/articles.atom?order={order}"
     return site.page(request, visitor, "articles.html", section="Articles", atom=atom, **context)
 
@@ -79,27 +84,39 @@ async def group(
     articles: Articles,
     sidebar: Sidebar,
     order: Order = "score",
+    period: Period = "all",
     cursor: str | None = None,
 ) -> Response[str]:
     """List the articles of a group in an order. A new vote counts within a minute."""
     visitor = await site.visitors.from_request(request)
-    found = await lists.list_group(visitor.actor, name, ArticlesQuery(order=order, cursor=cursor))
-    context = await _list_context(site, sidebar, articles, found, f"/app/groups/{quote(name)}", order, name)
+    query = ArticlesQuery(order=order, period=period, cursor=cursor)
+    found = await lists.list_group(visitor.actor, name, query)
+    context = await _list_context(site, sidebar, articles, found, f"/app/groups/{quote(name)}", query, name)
     atom = f"/groups/{encode_segment(name)}.atom"
     return site.page(request, visitor, "articles.html", section="Articles", atom=atom, **context)
 
 
 async def _list_context(
-    site: PageResponses, sidebar: Sidebar, articles: Articles, found: ArticlesPage, path: str, order: Order, title: str
+    site: PageResponses,
+    sidebar: Sidebar,
+    articles: Articles,
+    found: ArticlesPage,
+    path: str,
+    query: ArticlesQuery,
+    title: str,
 ) -> dict[str, Any]:
     await sidebar.wait_until_loaded()
     views = tuple((label, f"{path}?order={name}") for name, label in ORDERS.items())
+    this_path = f"{path}?order={query.order}" + (f"&period={query.period}" if query.order == "top" else "")
     return {
         "title": title,
         "rows": article_html.article_rows(found.articles, site.clock.now_ms(), articles.open_since()),
-        "tabs": tabs("Order", views, ORDERS[order]),
+        "tabs": tabs("Order", views, ORDERS[query.order]),
+        "periods": [(label, f"{path}?order=top&period={name}", name == query.period) for name, label in PERIODS.items()]
+        if query.order == "top"
+        else [],
         "groups": sidebar.groups_html(title),
-        "more": next_page_link(f"{path}?order={order}", found.pagination, "More"),
+        "more": next_page_link(this_path, found.pagination, "More"),
     }
 
 

@@ -29,6 +29,7 @@ local function scores_of(id)
     score = posted + VOTE_SECONDS * count,
     hot = hot(count, posted),
     best = best(ups, downs),
+    top = count,
     controversial = controversial(ups, downs),
   }
 end

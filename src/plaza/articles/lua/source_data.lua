@@ -9,7 +9,7 @@
 -- article:link:<digest> string id, time and operation of the claim   /
 -- group:<group>         set    article:<id>                          \ source data of the group, and
 -- <order>:<group>       zset   built from <order>:, for a minute     / rankings built on demand
--- time: score: hot: best: controversial: groups: articles:leaving articles:<username>:*   projections
+-- time: score: hot: best: top: controversial: groups: articles:leaving articles:<username>:*   projections
 
 local function member_of(id) return 'article:' .. id end
 
