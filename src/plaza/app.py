@@ -37,6 +37,7 @@ from plaza.core.events import EventData
 from plaza.core.extras import require_extra
 from plaza.core.functions import Functions
 from plaza.core.health import System
+from plaza.core.health_history import HealthHistory
 from plaza.core.http import meta_routes
 from plaza.core.http.app import App, make_app
 from plaza.core.http.routes import Routes
@@ -214,6 +215,7 @@ def _services(
     services[System] = System(
         core.functions, core.sql, draining, start_page="/app" if shows_pages(domains) else "/docs"
     )
+    services[HealthHistory] = HealthHistory(core.valkey, core.clock)
     services[WrongTypeReporter] = WrongTypeReporter(core.valkey, catalogues(domains))
     encryption = FieldEncryption(core.settings.data_keys())
     logs = services.get(SqlSecurityLog), services.get(AccountLog)

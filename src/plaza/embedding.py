@@ -19,6 +19,7 @@ from plaza import app
 from plaza.app import Plaza
 from plaza.core.domain import Domain
 from plaza.core.errors import OperatorError, Unavailable
+from plaza.core.health_history import HealthHistory
 from plaza.core.http.exchange import Receive, Send
 from plaza.core.http.problem_details import PROBLEM, problem
 from plaza.core.http.responses import encode
@@ -80,7 +81,7 @@ class AsgiPlaza:
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
         """Run Plaza during the block. `FastAPI(lifespan=asgi.lifespan)` calls it with the application."""
-        async with running(self._settings, with_worker=True) as plaza:
+        async with running(self._settings, with_worker=True) as plaza, plaza.get(HealthHistory).recording():
             self._plaza = plaza
             try:
                 yield

@@ -30,6 +30,7 @@ from plaza.cli_errors import EXPECTED, print_error
 from plaza.core.clock import Clock
 from plaza.core.embedded_valkey import EmbeddedValkey
 from plaza.core.errors import OperatorError
+from plaza.core.health_history import HealthHistory
 from plaza.core.http.admission import AdmissionControl
 from plaza.core.http.admission_queue import AdmissionQueue
 from plaza.core.http.app import App
@@ -119,6 +120,7 @@ async def run_api(
         plaza = await shutdown.run_unless_requested(stack.enter_async_context(running(settings)))
         if with_worker:
             await stack.enter_async_context(background_worker(plaza, shutdown))
+        await stack.enter_async_context(plaza.get(HealthHistory).recording())
         api = ApiServer(plaza.app, settings)
         serving = asyncio.ensure_future(api.serve(sockets=[sock]))
         await completes_before(serving, api.started_event)

@@ -10,6 +10,8 @@ from msgspec import json
 
 from plaza.app import Plaza
 from plaza.core.auth import API, Actor
+from plaza.core.event_streams import stream_of
+from plaza.core.health_history import HealthHistory
 from plaza.core.keys import EVENTS_BEHIND, LEASE
 from plaza.core.valkey_memory import parse_info
 from plaza.demo.keys import DEMO
@@ -232,3 +234,24 @@ async def test_pages_are_small_and_have_no_inline_style_or_script(plaza: Plaza, 
             assert "style" not in attributes, (path, tag)
             assert tag != "style"
             assert tag != "script" or "src" in attributes
+
+
+async def test_the_health_chart_is_full_when_the_page_opens(plaza: Plaza, admin: PageClient) -> None:
+    now = int(plaza.core.clock.now_s())
+    await plaza.get(HealthHistory).add(now - 1_800, {"n": 700, "t": 900, "l4": 700})
+    await plaza.core.valkey.call("XGROUP", "CREATE", stream_of("social", "ana").key, "billing", "0")
+    page = (await admin.get("/app/operator/health")).text
+    assert 'data-max="70"' in page
+    for name in ("p50", "p95", "p99"):
+        assert f'<path class="chart-line {name}" d="M' in page
+    for text in (
+        "Replication, queues and disk",
+        "events in SQL to relay",
+        "Used disk space",
+        "Consumer lag",
+        "<code>billing</code>",
+    ):
+        assert text in page
+    week = (await admin.get("/app/operator/health", params={"span": "week"})).text
+    assert "7 days ago" in week
+    assert (await admin.get("/app/operator/health", params={"span": "year"})).status_code == 404

@@ -284,6 +284,32 @@ SNAPSHOT = Key(
     ttl_seconds=660,
     read=KeyAccess.ADMIN,
 )
+_HEALTH = (
+    "`<bucket>:<figure>` → a number; a bucket is its start in Unix seconds; figures are `n` requests, `f` 5xx "
+    "responses, `t` round trips, and `l0`, `l1`, … responses by their time"
+)
+HEALTH_SECONDS = Key(
+    "health:10s:<period>",
+    "hash",
+    "What all processes counted in an hour, in buckets of ten seconds.",
+    contains=_HEALTH,
+    lifetime="two hours",
+    ttl_seconds=7_200,
+    element_regex=r"[0-9]+:[a-z][0-9]*",
+    value_regex="[0-9]+",
+    read=KeyAccess.ADMIN,
+)
+HEALTH_MINUTES = Key(
+    "health:5min:<period>",
+    "hash",
+    "What all processes counted on a day, in buckets of five minutes.",
+    contains=_HEALTH,
+    lifetime="eight days after the day",
+    ttl_seconds=8 * 86_400,
+    element_regex=r"[0-9]+:[a-z][0-9]*",
+    value_regex="[0-9]+",
+    read=KeyAccess.ADMIN,
+)
 
 CATALOGUE = Catalogue.from_module(
     "core",
@@ -300,5 +326,6 @@ CATALOGUE = Catalogue.from_module(
         "subject": "[A-Za-z0-9._-]{1,64}|~[0-9a-f]{32}",
         "key": "[0-9a-f]{32}",
         "snapshot": "[0-9a-f]{32}",
+        "period": "[0-9]+",
     },
 )

@@ -44,6 +44,7 @@ REGISTRY = CollectorRegistry()
 
 # From a cached response to the longest time that a client waits.
 _REQUEST_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+LATENCY_BUCKETS = (0.00025, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1, 2, 4, 8)
 # A job may take milliseconds or an hour.
 _JOB_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)
 
@@ -64,7 +65,7 @@ HTTP_DURATION = Histogram(
 HTTP_LATENCY = Histogram(
     "plaza_http_latency_seconds",
     "The same for all routes together, with finer buckets.",
-    buckets=(0.00025, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1, 2, 4, 8),
+    buckets=LATENCY_BUCKETS,
     registry=REGISTRY,
 )
 HTTP_IN_FLIGHT = Gauge(

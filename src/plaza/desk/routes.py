@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from plaza.core.auth import Actor
+from plaza.core.health_history import HealthHistory, HealthHistoryPage, HistorySpan
 from plaza.core.http.access import ADMIN
 from plaza.core.http.request import Request
 from plaza.core.http.routes import Routes
@@ -68,3 +69,9 @@ async def delete_user_note(username: ListedName, id: NoteId, notes: UserNotes) -
 async def get_growth(query: GrowthQuery, growth: Growth) -> GrowthFigures:
     """Get new users, active users, posts, votes and orders by day."""
     return await growth.figures(query.days)
+
+
+@route.get("/health", access=ADMIN)
+async def get_health_history(history: HealthHistory, span: HistorySpan = "hour") -> HealthHistoryPage:
+    """Get requests and response times of all processes: an hour in ten seconds, or a week in five minutes."""
+    return await history.page(span)

@@ -1,7 +1,8 @@
 """The figures of the health page: counters of all processes, Valkey's own statistics, and the jobs.
 
-Counters only grow, so a rate is the difference of two samples. Samples of the last `SPAN_SECONDS` are stored, and
-rates are computed from the oldest to the newest of them. The first page after a start shows the rates since the start.
+Requests and response times come from the history of all processes (`core/health_history.py`), in fixed buckets. What
+the history does not have, such as the busiest routes, is the difference of two samples of this machine's counters, of
+the last `SPAN_SECONDS`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 from prometheus_client import Metric
 
 from plaza.core import keys as core
 from plaza.core import metrics
 from plaza.core.clock import Clock
+from plaza.core.health_history import BUCKET_SECONDS, HealthHistory, merged
 from plaza.core.valkey import Valkey
 from plaza.core.valkey_memory import memory_warning, parse_info
 
@@ -26,6 +29,8 @@ SPAN_SECONDS: Final = 60.0
 # A sample is used again for this long.
 SAMPLE_SECONDS: Final = 1.0
 MAX_ROUTES: Final = 12
+# Buckets of the history that are a minute.
+MINUTE_BUCKETS: Final = 60 // BUCKET_SECONDS
 
 Buckets = tuple[tuple[float, float], ...]  # (upper bound in seconds, cumulative count)
 
@@ -107,8 +112,9 @@ class Counters:
 class HealthMonitor:
     """Reads the figures and stores the samples that rates need."""
 
-    def __init__(self, valkey: Valkey, clock: Clock, job_names: Sequence[str]) -> None:
+    def __init__(self, valkey: Valkey, clock: Clock, history: HealthHistory, job_names: Sequence[str]) -> None:
         self._valkey = valkey
+        self.history = history
         self._clock = clock
         self._samples: deque[Counters] = deque([Counters(monotonic())])
         self._job_names = sorted(job_names)
@@ -121,7 +127,17 @@ class HealthMonitor:
         while len(self._samples) > 2 and latest.at - self._samples[0].at > SPAN_SECONDS:
             self._samples.popleft()
         nodes = await asyncio.gather(*(_node(node) for node in self._valkey.primaries()))
-        return _figures_between(self._samples[0], latest, list(nodes))
+        sampled = _figures_between(self._samples[0], latest, list(nodes))
+        buckets = await self.history.buckets("hour")
+        last = merged(buckets, MINUTE_BUCKETS)[-1].point()
+        return msgspec.structs.replace(
+            sampled,
+            seconds=float(MINUTE_BUCKETS * BUCKET_SECONDS),
+            requests_per_second=last.requests_per_second,
+            failed=last.failed,
+            latency=Latency(last.p50, last.p95, last.p99),
+            round_trips_per_second=last.round_trips_per_second,
+        )
 
     async def jobs(self) -> list[JobStatus]:
         """Return the jobs that have run. One round trip."""

@@ -14,6 +14,7 @@ from plaza.articles.lists import ArticleLists
 from plaza.caching.page_cache import PageCache
 from plaza.core.admin_mfa import AdminMfa
 from plaza.core.domain import Core
+from plaza.core.health_history import HealthHistory
 from plaza.core.http.routes import ErrorResponse, Routes
 from plaza.core.security_log import AccountLog
 from plaza.live.schedule import EventSchedule
@@ -62,6 +63,7 @@ from plaza.web.product_html import ProductPages
 from plaza.web.rendering import show_domains
 from plaza.web.routes_security import SecurityPage
 from plaza.web.sidebar import Sidebar
+from plaza.web.system_state import SystemStateReader
 from plaza.web.visitors import Visitors
 
 # The domains whose services every page uses: users, their sessions, second factors and pictures.
@@ -140,5 +142,6 @@ def services(
         ),
         sidebar,
         ProductPages(PageCache(core.functions), core.settings.currency),
-        HealthMonitor(core.valkey, core.clock, job_names),
+        HealthMonitor(core.valkey, core.clock, known[HealthHistory], job_names),
+        SystemStateReader(core.valkey, core.sql, core.settings.data_dir, domains),
     ]

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from msgspec import Struct
 
 from plaza.core.errors import Conflict
 from plaza.core.event_trimming import EventTrimming
+from plaza.core.health_history import HistorySpan
 from plaza.core.http.access import ADMIN
 from plaza.core.http.request import Request
 from plaza.core.http.responses import EVENTS, Response, ServerSentEvent
 from plaza.keyspace.audit import AuditReport, Audits
 from plaza.keyspace.browser import KeyBrowser
 from plaza.web import forms
+from plaza.web.health_charts import chart_context
 from plaza.web.health_figures import HealthFigures, HealthMonitor
 from plaza.web.operator_navigation import SECTION, operator_tabs, operator_views
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
-from plaza.web.rendering import render
+from plaza.web.rendering import render, tabs
+from plaza.web.system_state import SystemStateReader
 from plaza.webhooks.endpoints import Webhooks
 
 page = PageRoutes()
@@ -28,6 +31,7 @@ page = PageRoutes()
 UPDATE_SECONDS: Final = 2.0
 # Five minutes. Then the browser reconnects, which checks again that the user is an admin.
 MAX_UPDATES: Final = 150
+SPANS: Final = (("Last hour", "/app/operator/health"), ("Last week", "/app/operator/health?span=week"))
 
 
 class AuditProgress(Struct):
@@ -44,6 +48,7 @@ class HealthUpdate(Struct):
     figures: HealthFigures
     audit: AuditProgress | None
     jobs: str  # the table as HTML
+    charts: str  # as HTML; empty while there is no new bucket
     audited: int  # when the last audit ended
 
 
@@ -62,6 +67,8 @@ async def health(
     keyspace: KeyBrowser,
     trimming: EventTrimming,
     webhooks: Webhooks,
+    system: SystemStateReader,
+    span: HistorySpan = "hour",
 ) -> Response[str]:
     """Show throughput, latency, Valkey, jobs, audits and the demo."""
     visitor = await site.visitors.from_request(request)
@@ -72,6 +79,9 @@ async def health(
         section=SECTION,
         tabs=operator_tabs("Health"),
         figures=await monitor.figures(),
+        charts=await chart_context(monitor.history, span),
+        spans=tabs("Span", SPANS, dict(zip(get_args(HistorySpan), SPANS, strict=True))[span][0]),
+        state=await system.read(),
         jobs=await monitor.jobs(),
         groups_behind=await trimming.all_groups_behind(),
         disabled_webhooks=[webhook for webhook in await webhooks.list_all() if not webhook.enabled],
@@ -82,20 +92,24 @@ async def health(
 
 @page.get("/operator/health/stream", access=ADMIN, media_type=EVENTS)
 async def stream(
-    site: PageResponses, monitor: HealthMonitor, audits: Audits
+    site: PageResponses, monitor: HealthMonitor, audits: Audits, span: HistorySpan = "hour"
 ) -> Response[ServerSentEvent[HealthUpdate]]:
     """Stream the health figures every two seconds."""
-    return Response(_updates(site, monitor, audits))
+    return Response(_updates(site, monitor, audits, span))
 
 
 async def _updates(
-    site: PageResponses, monitor: HealthMonitor, audits: Audits
+    site: PageResponses, monitor: HealthMonitor, audits: Audits, span: HistorySpan
 ) -> AsyncIterator[ServerSentEvent[HealthUpdate]]:
+    shown = 0
     for _ in range(MAX_UPDATES):
+        charts = await chart_context(monitor.history, span)
+        drawn = render("operator-health-charts.html", charts=charts) if charts["updated"] > shown else ""
+        shown = charts["updated"]
         state = await audits.state()
         jobs = render("operator-jobs.html", jobs=await monitor.jobs(), now=site.clock.now_ms())
         audited = state.last.ended_at if state.last else 0
-        yield ServerSentEvent(HealthUpdate(await monitor.figures(), _progress(state.running), jobs, audited))
+        yield ServerSentEvent(HealthUpdate(await monitor.figures(), _progress(state.running), jobs, drawn, audited))
         await asyncio.sleep(UPDATE_SECONDS)
 
 

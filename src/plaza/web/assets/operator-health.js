@@ -1,10 +1,8 @@
 // The operators' health page: figures every two seconds, the jobs, and the progress of an audit.
 
-import { lineChart, number } from "./chart.js";
+import { number } from "./chart.js";
 import { openStream, stateWriter } from "./event-stream.js";
 import { root } from "./root.js";
-
-const CHART_POINTS = 150; // five minutes
 
 const formatBytes = (bytes) => {
   for (const [size, unit] of [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]]) if (bytes >= size) return `${(bytes / size).toFixed(1)} ${unit}`;
@@ -54,12 +52,10 @@ function updateAudit(update, applyFragment) {
 }
 
 export function start(element, { applyFragment }) {
-  const addPoint = lineChart(document.getElementById("h-chart"), CHART_POINTS);
-
   function update(data) {
     updateFigures(element, data.figures);
     document.getElementById("h-span").textContent = `${Math.round(data.figures.seconds)} s`;
-    addPoint(data.figures.requestsPerSecond);
+    if (data.charts) applyFragment(data.charts);
     if (data.figures.routes.length) updateRoutes(document.getElementById("h-routes"), data.figures.routes);
     if (!document.getElementById("jobs-table").contains(document.activeElement)) applyFragment(data.jobs);
     updateAudit(data, applyFragment);
