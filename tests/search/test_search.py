@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from plaza.search.index import SearchIndex
 from tests.search.conftest import SearchCommunity
 
 
@@ -93,6 +94,17 @@ async def test_what_a_viewer_may_not_see_is_not_found(garden_community: SearchCo
     assert await garden_community.find("hannah") == {"users": ["hannah"]}
     await garden_community.request("DELETE", f"/posts/{post_id(2)}", "root")
     assert await garden_community.find("roses") == {}
+
+
+async def test_a_withdrawn_item_is_gone_at_once(garden_community: SearchCommunity) -> None:
+    (item,) = (await garden_community.find("spade"))["items"]
+    await garden_community.request("PATCH", f"/shop/items/{item}", "root", {"withdrawn": True})
+    assert await garden_community.find("spade") == {}, "while the index still has it"
+    await garden_community.index()
+    assert await SearchIndex(garden_community.plaza.core.sql).count("items") == 0
+    await garden_community.request("PATCH", f"/shop/items/{item}", "root", {"withdrawn": False})
+    await garden_community.index()
+    assert await garden_community.find("spade") == {"items": [item]}
 
 
 async def test_suggestions_are_users_and_tags(garden_community: SearchCommunity) -> None:
