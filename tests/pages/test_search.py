@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from plaza.app import Plaza
+from plaza.search.query import parse_query
 from plaza.search.rebuild import IndexRebuild
 from plaza.web.search_html import highlight
 from tests.pages.conftest import PageClient
@@ -14,6 +15,7 @@ async def test_the_search_page_shows_results_with_marked_matches(ana: PageClient
     html = (await ana.get("/app/search", params={"q": "gart"})).text
     assert "&lt;b&gt;red&lt;/b&gt; <mark>Gärten</mark>" in html
     assert 'href="/app/search?q=gart&amp;type=posts"' in html
+    assert 'name="q" value="gart"' in html, "the box keeps the query"
     only = (await ana.get("/app/search", params={"q": "garten", "type": "posts"})).text
     assert "<mark>Gärten</mark>" in only
 
@@ -37,11 +39,20 @@ async def test_suggestions_are_those_of_the_signed_in_user(ana: PageClient, gues
 
 
 def test_matches_are_marked_and_texts_are_cut_around_them() -> None:
-    assert highlight("<i> Été & eté", ["ete"], 100) == "&lt;i&gt; <mark>Été</mark> &amp; <mark>eté</mark>"
-    assert highlight("東京タワー", ["京", "タ"], 100) == "東<mark>京</mark><mark>タ</mark>ワー"
-    long = highlight("word " * 100 + "needle " + "word " * 100, ["needle"], 100)
+    ete, hindi = parse_query("ete"), parse_query("हिन्दी")
+    assert highlight("<i> Été & eté", ete, 100) == "&lt;i&gt; <mark>Été</mark> &amp; <mark>eté</mark>"
+    assert highlight("e\u0301te\u0301_x", ete, 100) == "<mark>e\u0301te\u0301</mark>_x", "accents of their own"
+    assert highlight("東京タワー", parse_query("京タ"), 100) == "東<mark>京</mark><mark>タ</mark>ワー"
+    assert highlight("यह हिन्दी है", hindi, 100) == "यह <mark>हिन्दी</mark> है", "vowel signs are parts of a word"
+    long = highlight("word " * 100 + "needle " + "word " * 100, parse_query("needle"), 100)
     assert "<mark>needle</mark>" in long
     assert len(long) < 150
     assert long.startswith("…")
     assert long.endswith("…")
-    assert highlight("", ["x"], 10) == ""
+    assert highlight("", parse_query("x"), 10) == ""
+
+
+def test_a_tag_is_marked_with_its_sign_and_no_other_word() -> None:
+    query = parse_query("#Été_23 lake")
+    marked = highlight("ete_23 #été_23 #été lake", query, 100)
+    assert marked == "ete_23 <mark>#été_23</mark> #été <mark>lake</mark>"

@@ -85,18 +85,21 @@ class PageResponses:
         status: int = 200,
         rows: bytes = b"",
         return_path: str = "",
+        search: str = "",
         **context: Any,
     ) -> Response[str]:
         """Return a complete page for one visitor. `rows` is HTML for `{{ rows }}` in the template.
 
-        Forms and sign-in links lead back to `return_path`, by default the requested path.
+        Forms and sign-in links lead back to `return_path`, by default the requested path. The search box has `search`.
         """
-        common = self._common_context(visitor, return_path or path_and_query(request), section)
+        common = self._common_context(visitor, return_path or path_and_query(request), section, search)
         html = render(template, **common, rows=_ROWS if rows else "", **context).encode()
         body = html.replace(_ROWS_MARKER, rows, 1) if rows else html
         return html_response(body, *visitor.cookie, status=status, is_personal=visitor.actor is not None)
 
-    def _common_context(self, visitor: Visitor, return_path: str, section: str = "") -> dict[str, Any]:
+    def _common_context(
+        self, visitor: Visitor, return_path: str, section: str = "", search: str = ""
+    ) -> dict[str, Any]:
         """The values that the base template and every fragment may use."""
         sign_in_path = "" if visitor.actor else return_path
         return {
@@ -110,6 +113,7 @@ class PageResponses:
                 visitor.avatar,
                 visitor.unread,
                 visitor.cart,
+                search,
             ),
             "csrf": self.csrf_token(visitor),
             "now": self.clock.now_ms(),

@@ -135,10 +135,17 @@ def fragment(template: str, /, **context: Any) -> Markup:
 
 
 def site_header(
-    section: str, username: str, is_admin: bool, return_path: str, avatar: str = "", unread: int = 0, cart: int = 0
+    section: str,
+    username: str,
+    is_admin: bool,
+    return_path: str,
+    avatar: str = "",
+    unread: int = 0,
+    cart: int = 0,
+    search: str = "",
 ) -> Markup:
-    """The header of a page: brand, navigation, and the account or, without a user, the links to sign in."""
-    return _cached_header[section, username, is_admin, return_path, avatar, unread, cart]
+    """The header of a page: brand, search box, navigation, and the account or, without a user, links to sign in."""
+    return _cached_header[section, username, is_admin, return_path, avatar, unread, cart, search]
 
 
 def tabs(label: str, views: tuple[tuple[str, str], ...], current: str) -> Markup:
@@ -148,10 +155,10 @@ def tabs(label: str, views: tuple[tuple[str, str], ...], current: str) -> Markup
 
 @cached_fragment(_MAX_HEADER_BYTES)
 def _cached_header(
-    section: str, username: str, is_admin: bool, return_path: str, picture: str, unread: int, cart: int
+    section: str, username: str, is_admin: bool, return_path: str, picture: str, unread: int, cart: int, search: str
 ) -> Markup:
     account = {"username": username, "picture": picture, "is_admin": is_admin, "unread": unread, "cart_count": cart}
-    return fragment("site-header.html", section=section, return_path=return_path, **account)
+    return fragment("site-header.html", section=section, return_path=return_path, search=search, **account)
 
 
 @cached_fragment(_MAX_HEADER_BYTES)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator
+from itertools import groupby
 from typing import Final
 
 from markupsafe import Markup, escape
 
-from plaza.search.words import fold, is_unspaced, words_of
+from plaza.search.query import Query
+from plaza.search.words import fold, is_unspaced, is_word_character, words_of
 from plaza.web.text_html import truncate_text
 
-_WORDS: Final = re.compile(r"[^\W_]+")
 # Characters before the first match that an excerpt shows.
 _BEFORE: Final = 60
 
 
-def highlight(text: str, words: Sequence[str], max_characters: int) -> Markup:
+def highlight(text: str, query: Query, max_characters: int) -> Markup:
     """Return the part of a text around the first match, escaped, with every match marked."""
-    spans = [span for found in _WORDS.finditer(text) for span in _matches(found, words)]
+    spans = list(_matches(text, query))
     start = 0
     if spans and spans[0][1] > max_characters:
         start = max(text.rfind(" ", 0, max(spans[0][0] - _BEFORE, 0)) + 1, spans[0][0] - max_characters // 2)
@@ -31,10 +31,31 @@ def highlight(text: str, words: Sequence[str], max_characters: int) -> Markup:
     return Markup("").join([*parts, escape(text[start:end]), escape("…" if end < len(text) else "")])
 
 
-def _matches(found: re.Match[str], words: Sequence[str]) -> list[tuple[int, int]]:
-    """Return which parts of a word of the text match: the whole word, or characters of a script without spaces."""
-    whole = words_of(found[0])
-    if len(whole) == 1 and not is_unspaced(whole[0]):
-        return [found.span()] if any(whole[0].startswith(word) for word in words) else []
-    at = found.start()
-    return [(at + i, at + i + 1) for i, character in enumerate(found[0]) if fold(character) in words]
+def _matches(text: str, query: Query) -> Iterator[tuple[int, int]]:
+    """Yield where a text has a tag of the query, a word, or characters of a script without spaces."""
+    words = query.words
+    end = 0
+    for is_tag_character, characters in groupby(text, _is_tag_character):
+        start, end = end, end + sum(1 for _ in characters)
+        if not is_tag_character:
+            continue
+        if start and text[start - 1] == "#" and fold(text[start:end]) in query.tags:
+            yield start - 1, end
+        else:
+            yield from _words_between(text, start, end, words)
+
+
+def _is_tag_character(character: str) -> bool:
+    return character == "_" or is_word_character(character)
+
+
+def _words_between(text: str, start: int, end: int, words: list[str]) -> Iterator[tuple[int, int]]:
+    """Yield which words of a part match. `_` separates words."""
+    for part in text[start:end].split("_"):
+        whole = words_of(part)
+        if len(whole) == 1 and not is_unspaced(whole[0]):
+            if any(whole[0].startswith(word) for word in words):
+                yield start, start + len(part)
+        else:
+            yield from ((start + i, start + i + 1) for i, character in enumerate(part) if fold(character) in words)
+        start += len(part) + 1
