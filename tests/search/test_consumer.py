@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,8 +15,10 @@ from plaza.core.valkey import Valkey
 from plaza.keyspace.audit import REPAIR, Audits
 from plaza.search.index import SearchIndex
 from plaza.search.jobs import GROUP, STREAMS
+from plaza.search.rebuild import IndexRebuild
 from plaza.social.account_renaming import AccountRenaming
 from plaza.social.keys import EXPLORE_FEED
+from tests.processes import SimulatedCrash
 from tests.search.conftest import SearchCommunity
 from tests.waiting import eventually
 
@@ -87,6 +90,39 @@ async def test_a_rebuild_skips_nothing_if_older_objects_are_deleted_meanwhile(
         if batch == ["c", "d"]:
             await valkey.call("ZREM", key, "a", "d")
     assert seen == list(members)
+
+
+async def test_an_interrupted_rebuild_goes_on_where_it_stopped(
+    community: SearchCommunity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_source, "SCAN_BATCH", 2)
+    names = [f"user{n}" for n in range(6)]
+    roles = {name: "user" if name < "user4" else "model" for name in names} | {"root": "admin"}
+    await community.sync("users", *({"username": name, "role": role} for name, role in roles.items()))
+    posts = [f"00000000-0000-4000-8000-00000000000{n}" for n in range(6)]
+    await community.sync("posts", *({"id": id, "username": "user0", "content": "lake"} for id in posts))
+    challenge = {"title": "Lake", "category": 1, "is_public": True, "duration": 7}
+    for n in range(4):
+        article = {"title": f"Lake {n}", "link": f"https://lake.example/{n}"}
+        await community.request("POST", "/articles", "user0", article, 201)
+        item = {"name": "Lake", "description": "", "price": "1.00", "qty": 1}
+        await community.request("POST", "/shop/items", "root", item, 201)
+        await community.request("POST", "/challenges", "user0", challenge, 201)
+    rebuild = community.plaza.get(IndexRebuild)
+    totals: dict[str, list[int]] = {}
+
+    def crash_after_each_batch(step: str, done: int, total: int) -> None:
+        if not step.startswith("check") and total:
+            totals.setdefault(step, []).append(total)
+            raise SimulatedCrash
+
+    counts: dict[str, int] = {}
+    while not counts:
+        with contextlib.suppress(SimulatedCrash):
+            counts = await rebuild.run(crash_after_each_batch)
+    few = [4, 2]
+    assert totals == {"users": [6, 4, 2], "posts": [6, 4, 2], "articles": few, "challenges": few, "items": few}
+    assert counts == {"users": 7, "posts": 6, "articles": 4, "challenges": 4, "items": 4}, "admins are in no registry"
 
 
 async def test_the_audit_finds_and_repairs_a_wrong_index(followed: SearchCommunity) -> None:

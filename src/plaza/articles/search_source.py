@@ -11,7 +11,7 @@ from plaza.articles.model import Article
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
 from plaza.core.root_path import with_root
-from plaza.core.search_source import SearchDocument, SearchHit, keys_in_sorted_set
+from plaza.core.search_source import SearchDocument, SearchHit, count_in_sorted_set, keys_in_sorted_set
 
 
 class ArticleSearch:
@@ -32,6 +32,9 @@ class ArticleSearch:
         """Yield the ids of all articles, oldest first."""
         async for members in keys_in_sorted_set(self._valkey, ARTICLES_BY_TIME(), f"article:{after}"):
             yield [member.removeprefix("article:") for member in members]
+
+    async def count(self, after: str) -> int:
+        return await count_in_sorted_set(self._valkey, ARTICLES_BY_TIME(), f"article:{after}")
 
     async def load(self, viewer: Actor | None, keys: Sequence[str]) -> list[SearchHit | None]:
         """Return articles. One round trip per hundred."""

@@ -10,7 +10,7 @@ from plaza.challenges.service import Challenges
 from plaza.challenges.tables import CHALLENGE
 from plaza.core.auth import Actor
 from plaza.core.root_path import with_root
-from plaza.core.search_source import SearchDocument, SearchHit, keys_in_table
+from plaza.core.search_source import SearchDocument, SearchHit, count_in_table, keys_in_table
 from plaza.core.sql import Sql
 
 
@@ -31,6 +31,9 @@ class ChallengeSearch:
     def all_keys(self, after: str) -> AsyncIterator[Sequence[str]]:
         """Return the ids of all public challenges, oldest first."""
         return keys_in_table(self._sql, CHALLENGE.c.id, after, CHALLENGE.c.is_public)
+
+    async def count(self, after: str) -> int:
+        return await count_in_table(self._sql, CHALLENGE.c.id, after, CHALLENGE.c.is_public)
 
     async def load(self, viewer: Actor | None, keys: Sequence[str]) -> list[SearchHit | None]:
         """Return public challenges. One statement."""

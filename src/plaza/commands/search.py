@@ -21,22 +21,20 @@ def add_commands(commands: Commands) -> None:
 
 def _rebuild(given: argparse.Namespace) -> int:
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
     from plaza.search.rebuild import IndexRebuild
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description:<10} {task.completed:>12,.0f}"),
-        TimeElapsedColumn(),
-    )
+    columns = (TextColumn("{task.description:<16}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         tasks: dict[str, TaskID] = {}
 
-        def show(kind: str, count: int) -> None:
-            if kind not in tasks:
-                tasks[kind] = bar.add_task(kind, total=None)
-            bar.update(tasks[kind], advance=count)
+        def show(step: str, done: int, total: int) -> None:
+            if step not in tasks:
+                tasks[step] = bar.add_task(step, total=total)
+            bar.update(tasks[step], advance=done)
+            finished = bar.tasks[tasks[step]].completed
+            bar.update(tasks[step], total=max(total, finished))
 
         indexed = with_plaza_logged(lambda plaza: plaza.get(IndexRebuild).run(show), "search rebuild")
     print("Indexed " + ", ".join(f"{count:,} {kind}" for kind, count in indexed.items()) + ".")

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
-from sqlalchemy import BigInteger, Column, ColumnElement, bindparam, select
+from sqlalchemy import BigInteger, Column, ColumnElement, bindparam, func, select
 
 from plaza.core.auth import Actor
 from plaza.core.sql import Sql
@@ -67,6 +67,9 @@ class SearchSource(Protocol):
     def all_keys(self, after: str) -> AsyncIterator[Sequence[str]]:
         """Return all keys in batches, oldest first. After an interruption, `after` is the last key of a batch."""
 
+    async def count(self, after: str) -> int:
+        """Return about how many keys `all_keys` yields, for a progress bar."""
+
     async def load(self, viewer: Actor | None, keys: Sequence[str]) -> Sequence[SearchHit | None]:
         """Return objects as the viewer sees them; None for one that is deleted or hidden from the viewer."""
 
@@ -108,6 +111,12 @@ async def keys_in_sorted_set(valkey: Valkey, key: str, after: str) -> AsyncItera
         start = await valkey.call("ZCOUNT", key, "-inf", f"({score!r}") if rank is None else rank + 1
 
 
+async def count_in_sorted_set(valkey: Valkey, key: str, after: str) -> int:
+    """Return how many members `keys_in_sorted_set` yields. Two round trips."""
+    rank = await valkey.call("ZRANK", key, after) if after else None
+    return int(await valkey.call("ZCARD", key)) - (0 if rank is None else rank + 1)
+
+
 async def keys_in_table(sql: Sql, id: Column[Any], after: str, *where: ColumnElement[bool]) -> AsyncIterator[list[str]]:
     """Yield the ids of a table in batches, oldest first, from the one after `after`."""
     last = bindparam("last", type_=BigInteger)
@@ -116,3 +125,9 @@ async def keys_in_table(sql: Sql, id: Column[Any], after: str, *where: ColumnEle
     while rows := await sql.fetch_all(statement, last=int(keys[-1])):
         keys = [str(row[0]) for row in rows]
         yield keys
+
+
+async def count_in_table(sql: Sql, id: Column[Any], after: str, *where: ColumnElement[bool]) -> int:
+    """Return how many ids `keys_in_table` yields."""
+    statement = select(func.count()).select_from(id.table).where(id > bindparam("last", type_=BigInteger), *where)
+    return int((await sql.fetch_all(statement, last=int(after or "0")))[0][0])

@@ -15,8 +15,8 @@ from plaza.search.tables import SEARCH_REBUILD
 # Keys of the index that are checked at once for objects that no longer exist.
 CHECK_BATCH: Final = 500
 
-# Gets the kind and the number of keys that were processed.
-Show = Callable[[str, int], None]
+# Gets the name of a step, the number of keys that were processed, and how many keys the step has.
+Show = Callable[[str, int, int], None]
 
 
 class IndexRebuild:
@@ -26,7 +26,7 @@ class IndexRebuild:
         self._sql = sql
         self._indexer = indexer
 
-    async def run(self, show: Show = lambda kind, count: None) -> dict[str, int]:
+    async def run(self, show: Show = lambda step, done, total: None) -> dict[str, int]:
         """Index all objects, and remove from the index what no longer exists. Returns the documents by kind."""
         for kind in self._indexer.sources:
             after, is_done = await self._position(kind)
@@ -37,15 +37,18 @@ class IndexRebuild:
         return {kind: await self._indexer.index.count(kind) for kind in self._indexer.sources}
 
     async def _rebuild_kind(self, kind: str, after: str, show: Show) -> None:
-        async for keys in self._indexer.sources[kind].all_keys(after):
+        source = self._indexer.sources[kind]
+        total = await source.count(after)
+        async for keys in source.all_keys(after):
             await self._indexer.refresh(kind, keys)
             if fitting := [key for key in keys if fits_column(key)]:
                 await self._save(kind, fitting[-1])
-            show(kind, len(keys))
-        last = ""
+            show(kind, len(keys), total)
+        last, total = "", await self._indexer.index.count(kind)
         while keys := await self._indexer.index.keys_after(kind, last, CHECK_BATCH):
             await self._indexer.refresh(kind, keys)
             last = keys[-1]
+            show(f"check {kind}", len(keys), total)
         await self._save(kind, last, done=True)
 
     async def _position(self, kind: str) -> tuple[str, bool]:

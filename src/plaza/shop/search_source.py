@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from plaza.core.auth import Actor
 from plaza.core.root_path import with_root
-from plaza.core.search_source import SearchDocument, SearchHit, keys_in_table
+from plaza.core.search_source import SearchDocument, SearchHit, count_in_table, keys_in_table
 from plaza.core.sql import Sql
 from plaza.shop.items import Items, row_loader
 from plaza.shop.model import Item
@@ -32,6 +32,9 @@ class ItemSearch:
     def all_keys(self, after: str) -> AsyncIterator[Sequence[str]]:
         """Return the ids of all items, oldest first."""
         return keys_in_table(self._sql, ITEMS.c.id, after)
+
+    async def count(self, after: str) -> int:
+        return await count_in_table(self._sql, ITEMS.c.id, after)
 
     async def load(self, viewer: Actor | None, keys: Sequence[str]) -> list[SearchHit | None]:
         """Return items. One round trip for the cached ones."""

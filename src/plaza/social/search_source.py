@@ -8,7 +8,14 @@ from typing import Any, Final
 
 from plaza.core.auth import Actor
 from plaza.core.root_path import with_root
-from plaza.core.search_source import MAX_TAG_POSTS, SCAN_BATCH, SearchDocument, SearchHit, keys_in_sorted_set
+from plaza.core.search_source import (
+    MAX_TAG_POSTS,
+    SCAN_BATCH,
+    SearchDocument,
+    SearchHit,
+    count_in_sorted_set,
+    keys_in_sorted_set,
+)
 from plaza.core.valkey import scan_pages
 from plaza.social.keys import (
     AUTH_USER,
@@ -19,10 +26,14 @@ from plaza.social.keys import (
     USER_BLOCKED,
     USER_BLOCKED_BY,
     USER_FOLLOWING,
+    USERS_MODELS,
+    USERS_REGULAR,
 )
 from plaza.social.model import FeedItem, User, points
 from plaza.social.post_reader import PostReader, ReadView
 from plaza.social.users import Users
+
+_REGISTRIES: Final = (USERS_REGULAR(), USERS_MODELS())
 
 
 class UserSearch:
@@ -44,11 +55,26 @@ class UserSearch:
         return {user.username: _user_document(user) for user in found if user is not None}
 
     async def all_keys(self, after: str) -> AsyncIterator[Sequence[str]]:
-        """Yield all usernames. Registries lack admins, so profiles are scanned, in no order."""
+        """Yield all usernames: those of the registries, oldest first, then the others, such as admins, in no order."""
+        for registry in await self._registries(after):
+            async for names in keys_in_sorted_set(self._valkey, registry, after):
+                yield _usernames(map(USER, names))
         for node in self._valkey.primaries():
-            async for page in scan_pages(node, "SCAN", match=USER("*"), count=SCAN_BATCH, type="hash"):
-                matches = [CATALOGUE.match(key) for key in page]
-                yield [match.parts[0] for match in matches if match is not None and match.key is USER]
+            async for keys in scan_pages(node, "SCAN", match=USER("*"), count=SCAN_BATCH, type="hash"):
+                if names := _usernames(keys):
+                    scores = [await self._valkey.call("ZMSCORE", key, *names) for key in _REGISTRIES]
+                    yield [name for name, *found in zip(names, *scores, strict=True) if set(found) == {None}]
+
+    async def count(self, after: str) -> int:
+        """Return how many users the registries have. There are few others."""
+        return sum([await count_in_sorted_set(self._valkey, key, after) for key in await self._registries(after)])
+
+    async def _registries(self, after: str) -> tuple[str, ...]:
+        """Return the registries that have users after `after`: none if that user is in neither."""
+        for start, key in enumerate(_REGISTRIES):
+            if not after or await self._valkey.call("ZSCORE", key, after) is not None:
+                return _REGISTRIES[start:]
+        return () if await self._valkey.call("EXISTS", USER(after)) else _REGISTRIES
 
     async def load(self, viewer: Actor | None, keys: Sequence[str]) -> list[SearchHit | None]:
         """Return users that the viewer may see. Two round trips."""
@@ -97,6 +123,9 @@ class PostSearch:
         """Return the ids of all posts that are not banned, oldest first."""
         return keys_in_sorted_set(self._valkey, EXPLORE_FEED(), after)
 
+    async def count(self, after: str) -> int:
+        return await count_in_sorted_set(self._valkey, EXPLORE_FEED(), after)
+
     async def load(self, viewer: Actor | None, keys: Sequence[str]) -> list[SearchHit | None]:
         """Return posts that the viewer may see. Up to two round trips."""
         items = await self._reader.items(ReadView(viewer, feed=False), keys, listed=False)
@@ -120,6 +149,12 @@ class PostSearch:
         visible = {id for id, author in authors.items() if author not in hidden}
         counts = {tag: len(visible.intersection(found)) for tag, found in zip(tags, ids_of_each, strict=True)}
         return {tag: count for tag, count in counts.items() if count}
+
+
+def _usernames(keys: Iterable[str]) -> list[str]:
+    """Return the usernames of profiles, without other keys."""
+    matches = [CATALOGUE.match(key) for key in keys]
+    return [match.parts[0] for match in matches if match is not None and match.key is USER]
 
 
 def _user_document(user: User) -> SearchDocument:
