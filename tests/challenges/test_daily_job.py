@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from sqlalchemy import Table, delete, insert, select
 
+from plaza.challenges.challenge_deletion import ChallengeDeletion
 from plaza.challenges.daily_job.runner import DailyJob
 from plaza.challenges.daily_job.source_tables import JobState
 from plaza.challenges.jobs import timers
@@ -360,7 +361,7 @@ async def test_any_history_ends_with_what_the_tables_give(services: ChallengeSer
 async def test_a_worker_runs_the_job_at_the_start_of_the_utc_day(
     services: ChallengeServices, redis_client: Any
 ) -> None:
-    (timer,) = timers(services.daily_job)
+    timer, _ = timers(services.daily_job, ChallengeDeletion(services.projections))
     worker = Timers(services.functions, services.daily_job._leases, "worker", services.clock)
     await insert_rows_by_hand(services)
     await worker.run_if_due(timer)

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+from plaza.challenges.challenge_deletion import ChallengeDeletion
 from plaza.challenges.daily_job.runner import DailyJob
 from plaza.challenges.leaderboard import Leaderboards
 from plaza.challenges.posts import ChallengePosts
@@ -34,6 +35,7 @@ async def test_the_guides_examples_return_what_it_shows(services: ChallengeServi
         ChallengePosts: services.posts,
         ChallengeTracking: services.tracking,
         Leaderboards: services.leaderboards,
+        ChallengeDeletion: ChallengeDeletion(services.projections),
         DailyJob: services.daily_job,
         Recommender: services.recommender,
     }

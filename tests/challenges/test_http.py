@@ -55,6 +55,7 @@ async def test_a_challenge_is_created_joined_tracked_posted_in_and_reacted_to(we
         "finished_date": (today + timedelta(days=21)).isoformat(),
         "members": 0,
         "unit": None,
+        "edited_at": None,
     }
     joined = await web.post(f"/challenges/{id}/join", headers=as_("ben"))
     assert (joined.status_code, joined.json()) == (201, {"challenge_id": id, "username": "ben", "member": True})

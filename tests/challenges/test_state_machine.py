@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multiple, rule, run_state_machine_as_test
 from sqlalchemy import delete, text
 
+from plaza.challenges.challenge_deletion import ChallengeDeletion
 from plaza.challenges.library import LIBRARY
-from plaza.challenges.model import iso_date
+from plaza.challenges.model import ChallengeEdit, iso_date
 from plaza.challenges.tables import DELETE_LOG, INSERT_LOG, TABLES
 from plaza.core import leases
 from plaza.core.clock import ManualClock
@@ -102,6 +103,18 @@ class ChallengesMachine(ChallengesHistory):
     @rule(actor=users, challenge=challenges)
     def leave(self, actor: Any, challenge: int) -> None:
         self.attempt(self.services.challenges.leave(actor, challenge))
+
+    @rule(challenge=challenges, duration=st.integers(1, 12))
+    def edit_challenge(self, challenge: int, duration: int) -> None:
+        self.attempt(self.services.challenges.edit(USERS[0], challenge, ChallengeEdit(duration=duration)))
+
+    @rule(actor=users, challenge=challenges)
+    def delete_challenge(self, actor: Any, challenge: int) -> None:
+        self.attempt(ChallengeDeletion(self.services.projections).delete(actor, challenge))
+
+    @rule(actor=users, post=posts)
+    def delete_post(self, actor: Any, post: int) -> None:
+        self.attempt(self.services.posts.delete(actor, post))
 
     @rule(actor=users)
     def delete_user(self, actor: Any) -> None:

@@ -6,10 +6,13 @@ import contextlib
 from typing import Any
 
 from plaza.app import Plaza
+from plaza.challenges.challenge_deletion import ChallengeDeletion
 from plaza.challenges.events import EVENTS
 from plaza.challenges.model import (
     AlreadyJoined,
     AlreadyTracked,
+    ChallengeEdit,
+    ChallengePostEdit,
     NewChallenge,
     NewChallengePost,
     NewTracking,
@@ -21,6 +24,7 @@ from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.service import Challenges
 from plaza.challenges.tracking import ChallengeTracking
 from plaza.core.auth import Actor
+from plaza.core.errors import NotFound
 from tests.events.recorder import PRIVATE, EventRecorder
 
 ANA, BEN = Actor("ana", "user"), Actor("ben", "user")
@@ -57,10 +61,20 @@ async def test_every_type_is_emitted(plaza: Plaza, redis_client: Any) -> None:
         await posts.remove_reaction(BEN, post)
     await recorder.expect(("challenge.reacted", {**reaction, "reacted": False}))
     for _ in range(2):
+        await posts.edit(ANA, post, ChallengePostEdit("Another text"))
+    await recorder.expect(("challenge.post_edited", {**member, "post": post}))
+    for _ in range(2):
+        await challenges.edit(ANA, id, ChallengeEdit(title="Another title"))
+    await recorder.expect(("challenge.edited", {"challenge": id, "creator": "ana"}))
+    for _ in range(2):
         await PostDeletion(challenges._projections).delete([post])
     await recorder.expect(("challenge.post_deleted", {**member, "post": post}))
     await challenges.leave(ANA, id)
     await recorder.expect(("challenge.left", member))
+    for _ in range(2):
+        with contextlib.suppress(NotFound):
+            await plaza.get(ChallengeDeletion).delete(ANA, id)
+    await recorder.expect(("challenge.deleted", {**member, "creator": "ana"}))
     assert recorder.types == {event_type.type for event_type in EVENTS}
 
 

@@ -162,6 +162,30 @@ async def test_reactions_in_challenges_are_told(community: NotifiedCommunity) ->
 
 
 @on_one_server
+async def test_members_are_told_of_changes_of_a_challenge(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben", "cid")
+    challenge = {"title": "Walk", "category": 1, "is_public": True, "duration": 30}
+    id = (await community.request("POST", "/challenges", "ana", challenge, 201))["id"]
+    for name in ("ana", "ben"):
+        await community.request("POST", f"/challenges/{id}/join", name, status=201)
+    post = (await community.request("POST", f"/challenges/{id}/posts", "ben", {"text": "With @cid"}, 201))["id"]
+    await community.request("PATCH", f"/challenges/{id}", "ana", {"title": "Walk far"})
+    await community.told_soon("ben", ("challenge", str(id), [], 1))
+    await community.told_soon("cid", ("mention", str(post), ["ben"], 1))
+    await community.request("PATCH", f"/challenges/posts/{post}", "ben", {"text": "Alone"})
+    await community.told_soon("cid")
+    await community.request("DELETE", f"/challenges/{id}", "ana")
+
+    async def is_told_of_deletion() -> bool:
+        await community.tell()
+        (told,) = await community.told("ben")
+        return (told["action"], told["count"], told["subject"].get("url")) == ("deleted", 1, "")
+
+    await eventually(is_told_of_deletion)
+    assert await community.told_about("ana") == []
+
+
+@on_one_server
 async def test_moderation_names_no_admin(community: NotifiedCommunity) -> None:
     await community.users("ana", "ben")
     post = await community.post("ana")

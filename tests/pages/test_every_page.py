@@ -55,6 +55,8 @@ async def test_every_form_and_every_page_works(ana: PageClient, url: str, plaza:
         ("/app/challenges/1/track", {"amount": "2.5"}),
         ("/app/challenges/1/posts", {"text": "Done."}),
         ("/app/challenges/posts/1/reaction", {"on": "1"}),
+        ("/app/challenges/posts/1/edit", {"text": "Done, really."}),
+        ("/app/challenges/1/edit", {"title": "Walk on", "duration": "8", "unit": "km"}),
         (f"/app/shop/cart/{item}", {"qty": "1"}),
         ("/app/shop/checkout", {}),
     ):
@@ -78,7 +80,13 @@ async def test_every_form_and_every_page_works(ana: PageClient, url: str, plaza:
     ]
     orders = [f"/articles?order={order}" for order in ("score", "time", "hot", "best", "top", "controversial")]
     others = ["/people/bob", "/people/bob/followers", "/people/ana/following", "/challenges/1", "/challenges/for-you"]
-    others += ["/challenges/1/days", "/challenges/1/leaderboard", "/challenges/1/leaderboard?by=streak"]
+    others += [
+        "/challenges/1/edit",
+        "/challenges/posts/1/edit",
+        "/challenges/1/days",
+        "/challenges/1/leaderboard",
+        "/challenges/1/leaderboard?by=streak",
+    ]
     shop = ["/shop", "/shop/popular", "/shop/seen", f"/shop/items/{item}", "/shop/cart", "/shop/orders"]
     forms = ["/profile", "/articles/new", "/challenges/new", "/events", "/events/fair", "/sign-in", "/sign-up"]
     for path in (*lists, *orders, *others, *shop, *forms):

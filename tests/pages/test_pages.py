@@ -99,6 +99,7 @@ async def test_repeating_a_completed_action_is_not_an_error(ana: PageClient, gue
         ("/app/challenges/1/track", {}),
         ("/app/challenges/1/track", {"on": "0"}),
         ("/app/challenges/1/join", {"on": "0"}),
+        ("/app/challenges/1/delete", {}),
         (f"{post}/comments/{comment}/delete", {}),
         (f"{post}/delete", {}),
         ("/app/articles/1/delete", {}),

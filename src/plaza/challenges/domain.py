@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from plaza.challenges.challenge_deletion import ChallengeDeletion
 from plaza.challenges.daily_job.runner import DailyJob
 from plaza.challenges.events import EVENTS
 from plaza.challenges.invariants import ChallengesInspector
@@ -29,9 +30,11 @@ def build(core: Core) -> Parts:
     daily_job = DailyJob(projections, Leases(core.functions))
     challenges = Challenges(core.sql, projections, core.clock)
     posts = ChallengePosts(core.sql, projections, core.clock, core.provided.avatars)
+    deletion = ChallengeDeletion(projections)
     services = [
         challenges,
         posts,
+        deletion,
         ChallengeTracking(core.sql, projections, core.clock),
         Leaderboards(core.sql, core.valkey, core.clock, core.provided.blocks, core.provided.avatars),
         daily_job,
@@ -40,7 +43,7 @@ def build(core: Core) -> Parts:
     ]
     return Parts(
         services,
-        timers=timers(daily_job),
+        timers=timers(daily_job, deletion),
         personal_data=ChallengesPersonalData(projections),
         personal_keys=PERSONAL_KEYS,
         search_sources=[ChallengeSearch(core.sql, challenges)],

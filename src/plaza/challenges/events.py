@@ -14,6 +14,9 @@ Username = Annotated[str, Meta(description="The member's username.")]
 PostId = Annotated[int, Meta(description="Id of the post in the challenge.")]
 
 
+Creator = Annotated[str, Meta(description="Username of its creator; empty if the account was deleted.")]
+
+
 class ChallengeEvent(EventData):
     subject: ClassVar[str] = "challenge"
     challenge: Annotated[int, Meta(description="Id of the challenge.")]
@@ -23,7 +26,22 @@ class ChallengeCreated(ChallengeEvent):
     """A challenge was created."""
 
     type: ClassVar[str] = "challenge.created"
-    creator: Annotated[str, Meta(description="Username of its creator.")]
+    creator: Creator
+
+
+class ChallengeEdited(ChallengeEvent):
+    """The title, the duration or the unit of a challenge was changed."""
+
+    type: ClassVar[str] = "challenge.edited"
+    creator: Creator
+
+
+class ChallengeDeleted(ChallengeEvent):
+    """A challenge was deleted. Its posts have events of their own."""
+
+    type: ClassVar[str] = "challenge.deleted"
+    creator: Creator
+    username: Annotated[str, Meta(description="Username of the user who deleted it: its creator or an admin.")]
 
 
 class ChallengeJoined(ChallengeEvent):
@@ -64,6 +82,14 @@ class ChallengePosted(ChallengeEvent):
     username: Username
 
 
+class ChallengePostEdited(ChallengeEvent):
+    """The text of a post in a challenge was changed."""
+
+    type: ClassVar[str] = "challenge.post_edited"
+    post: PostId
+    username: Username
+
+
 class ChallengePostDeleted(ChallengeEvent):
     """A post in a challenge was deleted, and with it its reactions, which have no events of their own."""
 
@@ -84,11 +110,14 @@ class ChallengeReacted(ChallengeEvent):
 
 EVENTS = (
     ChallengeCreated,
+    ChallengeEdited,
+    ChallengeDeleted,
     ChallengeJoined,
     ChallengeLeft,
     ChallengeTracked,
     ChallengeUntracked,
     ChallengePosted,
+    ChallengePostEdited,
     ChallengePostDeleted,
     ChallengeReacted,
 )

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound
 from plaza.core.paging import Page, Pagination
@@ -39,6 +39,7 @@ DateText = Annotated[
     Meta(pattern=_DATE, description="An ISO date such as `2026-12-06`. Default: today (UTC).", examples=["2026-12-06"]),
 ]
 Unit = Annotated[str, Meta(max_length=20, pattern=VISIBLE_TEXT, description="What members count besides days: `km`.")]
+Duration = Annotated[int, Meta(ge=1, le=MAX_DURATION_DAYS, description="In days.")]
 Category = Annotated[int, Meta(ge=1, le=CATEGORIES, description="1 to 5: fitness, food, mind, learning, habits.")]
 
 
@@ -70,6 +71,10 @@ class ChallengeEnded(Conflict):
     title, code = "The challenge has ended", "ended"
 
 
+class UnitInUse(Conflict):
+    title, code = "The unit is in use", "unit_in_use"
+
+
 class ReactionToBreak(Conflict):
     title, code = "Breaks cannot get reactions", "is_break"
 
@@ -78,7 +83,7 @@ class NewChallenge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: Annotated[str, Meta(min_length=1, max_length=200)]
     category: Category
     is_public: bool
-    duration: Annotated[int, Meta(ge=1, le=MAX_DURATION_DAYS, description="In days.")]
+    duration: Duration
     unit: Unit | None = None
 
 
@@ -93,6 +98,7 @@ class Challenge(msgspec.Struct, frozen=True):
     finished_date: str
     members: int
     unit: str | None = None  # None: only days are counted
+    edited_at: int | None = None  # Unix milliseconds
 
 
 class ChallengesPage(msgspec.Struct, frozen=True):
@@ -104,6 +110,18 @@ class ChallengeMembership(msgspec.Struct, frozen=True):
     challenge_id: int
     username: str
     member: bool
+
+
+class ChallengeEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to change of a challenge. The rest stays as it is."""
+
+    title: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
+    duration: Duration | UnsetType = UNSET
+    unit: Unit | UnsetType | None = UNSET
+
+
+class DeletedChallenge(msgspec.Struct, frozen=True):
+    id: int
 
 
 class NewTracking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -187,6 +205,14 @@ class NewChallengePost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     is_break: bool = False
 
 
+class ChallengePostEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    text: Annotated[str, Meta(min_length=1, max_length=5_000)]
+
+
+class DeletedChallengePost(msgspec.Struct, frozen=True):
+    id: int
+
+
 class ChallengePost(msgspec.Struct, frozen=True):
     id: int
     challenge_id: int
@@ -196,6 +222,7 @@ class ChallengePost(msgspec.Struct, frozen=True):
     is_break: bool
     created_at: int  # Unix milliseconds
     reactions: int
+    edited_at: int | None = None
 
 
 class ChallengePostsPage(msgspec.Struct, frozen=True):

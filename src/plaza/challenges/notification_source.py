@@ -1,4 +1,4 @@
-"""The challenges' part of notifications: reactions to posts in challenges, and mentions in them."""
+"""The challenges' part of notifications: reactions to posts, mentions in them, and what members are told."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any, Final
 
 from sqlalchemy import and_, func, or_, select
 
-from plaza.challenges.events import ChallengePostDeleted, ChallengePosted, ChallengeReacted
+from plaza.challenges import member_notices
+from plaza.challenges.events import ChallengePostDeleted, ChallengePosted, ChallengePostEdited, ChallengeReacted
+from plaza.challenges.member_notices import MemberNotices
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION
 from plaza.core.events import Event
 from plaza.core.notification_source import (
@@ -22,32 +24,46 @@ from plaza.core.notification_source import (
     Recipients,
     excerpt,
     mentioned_users,
+    subject_kind,
 )
 from plaza.core.search_source import SCAN_BATCH
 from plaza.core.sql import Sql
 
 
 class ChallengeNotifications(NotificationSource):
-    """Activities about posts in challenges."""
+    """Activities about posts in challenges, and about challenges."""
 
     stream: Final = "challenges"
-    kinds: Final = ("challenge_post",)
-    events: Final = (ChallengeReacted, ChallengePosted, ChallengePostDeleted)
+    kinds: Final = ("challenge_post", member_notices.KIND)
+    events: Final = (
+        ChallengeReacted,
+        ChallengePosted,
+        ChallengePostEdited,
+        ChallengePostDeleted,
+        *member_notices.EVENTS,
+    )
 
     def __init__(self, sql: Sql, recipients: Recipients | None) -> None:
         self._sql = sql
         self._recipients = recipients
+        self._members = MemberNotices(sql)
 
     async def activities(self, events: Sequence[Event]) -> list[Activity]:
         """Return reactions, and the users that posts mention. One statement, and a round trip if there are mentions."""
-        posts = await self._posts({int(event.data["post"]) for event in events})
+        posts = await self._posts({int(event.data["post"]) for event in events if "post" in event.data})
         found: list[Activity] = []
         for event in events:
+            if "post" not in event.data:
+                found += await self._members.activities(event)
+                continue
             row = posts.get(int(event.data["post"]))
             if row is None:
                 continue
             if event.type == ChallengePosted.type:
                 found += await self._mentions(row)
+            elif event.type == ChallengePostEdited.type:
+                found += await self._mentions(row)
+                found.append(Activity(GroupName(EVERYONE_TOLD, "mention", _subject(row)), row.username))
             else:
                 group = GroupName(row.username, "challenge_reaction", _subject(row))
                 found.append(Activity(group, event.data["username"], event.time, renamed=event.origin == "rename"))
@@ -66,6 +82,12 @@ class ChallengeNotifications(NotificationSource):
 
     async def times(self, activities: Sequence[Activity]) -> list[int | None]:
         """Return when users reacted; of a mention, when the post was written. Two statements."""
+        of_members = [one for one in activities if subject_kind(one.group.subject) == member_notices.KIND]
+        if of_members:
+            told = dict(zip(of_members, await self._members.times(of_members), strict=True))
+            others = [one for one in activities if one not in told]
+            told |= dict(zip(others, await self.times(others), strict=True)) if others else {}
+            return [told[one] for one in activities]
         posts = await self._posts({_post_id(one.group.subject) for one in activities})
         reacting = {one.actor for one in activities if one.group.type == "challenge_reaction"}
         columns = select(REACTION.c.post_id, REACTION.c.username, REACTION.c.created_ms)
@@ -103,6 +125,12 @@ class ChallengeNotifications(NotificationSource):
         self, recipient: str, subjects: Sequence[tuple[str, str]]
     ) -> list[NotificationSubject | Absence]:
         """Return posts with the beginning of their texts. One statement."""
+        of_members = [subject for _, subject in subjects if subject_kind(subject) == member_notices.KIND]
+        if of_members:
+            found = dict(zip(of_members, await self._members.describe(of_members), strict=True))
+            others = [pair for pair in subjects if pair[1] not in found]
+            found |= dict(zip([each for _, each in others], await self.describe(recipient, others), strict=True))
+            return [found[subject] for _, subject in subjects]
         posts = await self._posts({_post_id(subject) for _, subject in subjects})
         return [_described(posts.get(_post_id(subject))) for _, subject in subjects]
 
@@ -131,6 +159,8 @@ class ChallengeNotifications(NotificationSource):
             last = rows[-1].id
             for row in rows:
                 yield await self._mentions(row)
+        async for found in self._members.all_activities(since_ms):
+            yield found
 
     async def _mentions(self, row: Any) -> list[Activity]:
         groups = [

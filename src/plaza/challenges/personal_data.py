@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Table, and_, select, update
+from sqlalchemy import Table, and_, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges import keys
@@ -15,7 +15,7 @@ from plaza.challenges.model import from_thousandths, iso_date, parse_shown
 from plaza.challenges.post_deletion import PostDeletion, delete_logged
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.readable_rows import BATCH
-from plaza.challenges.tables import CHALLENGE, DELETE_LOG, INSERT_LOG, MEMBER, POST, REACTION, TRACKING
+from plaza.challenges.tables import CHALLENGE, DELETE_LOG, EDIT, INSERT_LOG, MEMBER, POST, REACTION, TRACKING
 from plaza.core.events import EventData
 from plaza.core.sql_events import add_events
 from plaza.core.username_locks import wait_for_username_locks
@@ -60,7 +60,8 @@ class ChallengesPersonalData:
                 "memberships": [
                     {"challenge_id": r["challenge_id"], "since": iso_date(r["joined_day"])} for r in joined
                 ],
-                "posts": await rows(POST, "id", "challenge_id", "text", "is_break", "created_ms"),
+                "posts": await rows(POST, "id", "challenge_id", "text", "is_break", "created_ms", "edited_ms"),
+                "edits": await rows(EDIT, "table_name", "row_id", "text", "until_ms"),
                 "reactions": await rows(REACTION, "post_id", "challenge_id", "created_ms"),
                 "tracked": [_exported_day(row) for row in tracked],
                 "recommended": [
@@ -81,6 +82,7 @@ class ChallengesPersonalData:
                 pass
         async with self._sql.begin() as tx:
             await tx.execute(update(CHALLENGE).where(CHALLENGE.c.creator == username).values(creator=""))
+            await tx.execute(delete(EDIT).where(EDIT.c.username == username))
         await self._projections.reactions.rewrite_users([username])
         await self._projections.contributions.update([username])
         await self._projections.valkey.call("DEL", CLG_SHOWN(username))
@@ -98,8 +100,8 @@ class ChallengesPersonalData:
                 pass
         async with self._sql.begin() as tx:
             await tx.execute(update(CHALLENGE).where(CHALLENGE.c.creator == old).values(creator=new))
-            for log in (DELETE_LOG, INSERT_LOG):
-                await tx.execute(update(log).where(log.c.username == old).values(username=new))
+            for table in (EDIT, DELETE_LOG, INSERT_LOG):
+                await tx.execute(update(table).where(table.c.username == old).values(username=new))
         await self._projections.reactions.rewrite_users([old, new])
         await self._projections.contributions.update([old, new])
         await self._projections.totals.update([new])

@@ -1,4 +1,4 @@
-"""Deletes posts in challenges, with the reactions to them."""
+"""Deletes posts in challenges, with their history and the reactions to them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Table, delete
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plaza.challenges.edits import delete_texts
 from plaza.challenges.events import STREAM, ChallengePostDeleted
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.queries import log_rows
@@ -26,6 +27,7 @@ class PostDeletion:
         """Delete posts with their reactions. Returns how many there were. Repeatable."""
         async with self._sql.begin() as tx:
             reactions = await delete_logged(tx, "reaction", REACTION, REACTION.c.post_id.in_(ids))
+            await delete_texts(tx, "post", ids)
             posts = await delete_logged(tx, "post", POST, POST.c.id.in_(ids))
             events = [ChallengePostDeleted(row.challenge_id, row.id, row.username) for row in posts]
             await add_events(tx, STREAM, events, self._projections.clock.now_ms())

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, select
+from sqlalchemy import bindparam, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plaza.challenges.events import STREAM, ChallengePosted, ChallengeReacted
+from plaza.challenges.edits import keep_text
+from plaza.challenges.events import STREAM, ChallengePosted, ChallengePostEdited, ChallengeReacted
 from plaza.challenges.model import (
     ChallengePost,
+    ChallengePostEdit,
     ChallengePostsPage,
+    DeletedChallengePost,
     NewChallengePost,
     NotMember,
     Reaction,
@@ -19,6 +22,7 @@ from plaza.challenges.model import (
     clean_text,
     day_number,
 )
+from plaza.challenges.post_deletion import PostDeletion
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.queries import (
     log_rows,
@@ -31,7 +35,7 @@ from plaza.challenges.queries import (
 from plaza.challenges.tables import DELETE_LOG, INSERT_LOG, POST, REACTION
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
-from plaza.core.errors import NotFound
+from plaza.core.errors import Forbidden, NotFound
 from plaza.core.paging import Page, page_by_position
 from plaza.core.pictures import AvatarAddresses, NoAvatars
 from plaza.core.sql import Sql
@@ -58,6 +62,7 @@ class ChallengePosts:
         self._projections = projections
         self._clock = clock
         self._avatars = avatars or NoAvatars()
+        self._deletion = PostDeletion(projections)
 
     async def post(self, actor: Actor, challenge: int, new: NewChallengePost, operation: str | None) -> ChallengePost:
         """Post in a challenge (members only). The same operation again returns the same post."""
@@ -82,6 +87,32 @@ class ChallengePosts:
             row = (await tx.execute(select(POST, REACTIONS).where(POST.c.id == created.id))).one()
         await self._projections.update_posts([row.id])
         return post_from_row(row, await self._avatars.addresses([actor.name]))
+
+    async def edit(self, actor: Actor, id: int, edit: ChallengePostEdit) -> ChallengePost:
+        """Change the text of the caller's post; the old text is kept."""
+        text, now = clean_text(edit.text, "text"), self._clock.now_ms()
+        async with self._sql.begin() as tx:
+            await lock_username(tx, self._projections.valkey, actor.name, actor.since_ms)
+            row = await _read_post(tx, id, lock=True)
+            require_visible(actor, await read_challenge(tx, row.challenge_id, actor))
+            if row.username != actor.name:
+                raise Forbidden("Only the author can edit a post.")
+            if row.text != text:
+                await keep_text(tx, "post", id, actor.name, row.text, now)
+                await tx.execute(update(POST).where(POST.c.id == id).values(text=text, edited_ms=now))
+                await add_events(tx, STREAM, [ChallengePostEdited(row.challenge_id, id, actor.name)], now)
+        return await self.read(actor, id)
+
+    async def delete(self, actor: Actor, id: int) -> DeletedChallengePost:
+        """Delete a post (its author or an admin) with the reactions to it. Former members can still do this."""
+        async with self._sql.read() as tx:
+            row = await _read_post(tx, id)
+        if not (actor.is_admin or row.username == actor.name):
+            await read_visible_challenge(self._sql, actor, row.challenge_id)
+            raise Forbidden("Only the author of a post and admins can delete it.")
+        if not await self._deletion.delete([id]):
+            raise _missing_post(id)
+        return DeletedChallengePost(id)
 
     async def page(self, actor: Actor | None, challenge: int, page: Page) -> ChallengePostsPage:
         """A challenge's posts, newest first."""
@@ -151,8 +182,9 @@ class ChallengePosts:
         return Reaction(post, actor.name, False, bool(deleted))
 
 
-async def _read_post(tx: AsyncConnection, id: int) -> Any:
-    row = (await tx.execute(select(POST).where(POST.c.id == id))).one_or_none()
+async def _read_post(tx: AsyncConnection, id: int, *, lock: bool = False) -> Any:
+    statement = select(POST).where(POST.c.id == id)
+    row = (await tx.execute(statement.with_for_update() if lock else statement)).one_or_none()
     if row is None:
         raise _missing_post(id)
     return row
@@ -172,4 +204,5 @@ def post_from_row(row: Any, avatars: Mapping[str, str]) -> ChallengePost:
         is_break=row.is_break,
         created_at=row.created_ms,
         reactions=row.reactions,
+        edited_at=row.edited_ms,
     )

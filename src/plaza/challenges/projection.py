@@ -4,8 +4,8 @@ All writes of derived keys are here, in `contribution_projection` and in `reacti
 change of SQL, in the daily job and in a rebuild. A write states a value (a post is in the pool or not, a user has n
 reactions in a challenge), not a change. So it can be repeated.
 
-Two concurrent writers could write in another order than they read. Challenges and posts never change, so this has no
-effect here. The two other modules say how they prevent it.
+Two concurrent writers could write in another order than they read. So challenges, which can be edited, are read again
+after they are written. The columns of posts never change. The two other modules say how they prevent it.
 """
 
 from __future__ import annotations
@@ -65,12 +65,17 @@ class ChallengeProjections:
     async def update_challenges(self, ids: Collection[int]) -> None:
         """Update `on_clg_info` for these challenges, and delete the neighbours of ended ones."""
         for batch in chunks(ids, BATCH):
-            async with self.sql.read() as tx:
-                rows = (await tx.execute(select(CHALLENGE).where(CHALLENGE.c.id.in_(batch)))).all()
-            ongoing = {row.id: format_clg_info(row) for row in rows if row.ends_day > self.today()}
-            await self._write_hash(ON_CLG_INFO(), batch, ongoing)
+            written, ongoing = None, await self._read_ongoing(batch)
+            while ongoing != written:
+                await self._write_hash(ON_CLG_INFO(), batch, ongoing)
+                written, ongoing = ongoing, await self._read_ongoing(batch)
             if ended := [id for id in batch if id not in ongoing]:
                 await self.valkey.batch([("UNLINK", CLG_NEIGHBOURS(id)) for id in ended])
+
+    async def _read_ongoing(self, ids: Sequence[int]) -> dict[int, str]:
+        async with self.sql.read() as tx:
+            rows = (await tx.execute(select(CHALLENGE).where(CHALLENGE.c.id.in_(ids)))).all()
+        return {row.id: format_clg_info(row) for row in rows if row.ends_day > self.today()}
 
     async def update_posts(self, ids: Collection[int], *, today: int | None = None) -> None:
         """Update the pool and `post_clg_pair` for these posts. `today` may be earlier than the last day written."""

@@ -9,7 +9,7 @@ from sqlalchemy import Table, bindparam, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.model import ChallengeEnded, PrivateChallenge
-from plaza.challenges.tables import CHALLENGE, MEMBER
+from plaza.challenges.tables import CHALLENGE, INSERT_LOG, MEMBER
 from plaza.core.auth import Actor
 from plaza.core.errors import NotFound
 from plaza.core.sql import Sql
@@ -25,12 +25,15 @@ _IS_MEMBER = (
     .exists()
     .label("is_member")
 )
-_CHALLENGE = select(CHALLENGE, MEMBERS, _IS_MEMBER).where(CHALLENGE.c.id == bindparam("id"))
+_CHALLENGE = select(CHALLENGE, MEMBERS, _IS_MEMBER).where(
+    CHALLENGE.c.id == bindparam("id"), CHALLENGE.c.deleted_ms.is_(None)
+)
 
 
-async def read_challenge(tx: AsyncConnection, id: int, viewer: Actor | None = None) -> Any:
-    """A challenge's row, with `is_member` for the viewer. Raises NotFound."""
-    return _single((await tx.execute(_CHALLENGE, _parameters(id, viewer))).all(), id)
+async def read_challenge(tx: AsyncConnection, id: int, viewer: Actor | None = None, *, lock: bool = False) -> Any:
+    """A challenge's row, with `is_member` for the viewer. Raises NotFound. With `lock` others cannot change it."""
+    statement = _CHALLENGE.with_for_update(of=CHALLENGE) if lock else _CHALLENGE
+    return _single((await tx.execute(statement, _parameters(id, viewer))).all(), id)
 
 
 async def read_visible_challenge(sql: Sql, viewer: Actor | None, id: int) -> Any:
@@ -71,6 +74,12 @@ def require_visible(viewer: Actor | None, challenge: Any) -> None:
 def require_ongoing(challenge: Any, today: int) -> None:
     if challenge.ends_day <= today:
         raise ChallengeEnded("This challenge has ended. Choose an ongoing one.")
+
+
+async def log_changed_challenge(tx: AsyncConnection, id: int) -> None:
+    """Log a challenge that was edited or deleted in this transaction for the daily job."""
+    values = {"table_name": "clg", "row_id": id, "challenge_id": id, "username": ""}
+    await tx.execute(insert(INSERT_LOG).values(values))
 
 
 async def log_rows(tx: AsyncConnection, log: Table, table: str, rows: Iterable[Any]) -> None:

@@ -6,20 +6,25 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from plaza.challenges.challenge_deletion import ChallengeDeletion
 from plaza.challenges.daily_job.runner import DailyJob, DailyJobResult
 from plaza.challenges.leaderboard import Leaderboards
 from plaza.challenges.model import (
     AlreadyJoined,
     AlreadyTracked,
     Challenge,
+    ChallengeEdit,
     ChallengeEnded,
     ChallengeId,
     ChallengeMembership,
     ChallengePost,
+    ChallengePostEdit,
     ChallengePostsPage,
     ChallengeProgress,
     ChallengesPage,
     DateText,
+    DeletedChallenge,
+    DeletedChallengePost,
     Leaderboard,
     LeaderboardQuery,
     NewChallenge,
@@ -34,6 +39,7 @@ from plaza.challenges.model import (
     ReactionToBreak,
     TrackedDay,
     TrackedDaysPage,
+    UnitInUse,
 )
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.recommendation.recommender import Recommendations, Recommender
@@ -79,6 +85,23 @@ async def list_recommendations(actor: Actor, recommender: Recommender, limit: Li
 async def get_challenge(actor: Actor | None, id: ChallengeId, challenges: Challenges) -> Challenge:
     """Read a challenge (a private one: its creator, its members or an admin)."""
     return await challenges.read(actor, id)
+
+
+@route.patch(
+    "/challenges/{id}",
+    access=USER,
+    raises=[PrivateChallenge, ChallengeEnded, UnitInUse],
+    example={"title": "Thirty-one runs", "duration": 31},
+)
+async def edit_challenge(actor: Actor, id: ChallengeId, body: ChallengeEdit, challenges: Challenges) -> Challenge:
+    """Edit the title, the duration or the unit of a challenge (its creator)."""
+    return await challenges.edit(actor, id, body)
+
+
+@route.delete("/challenges/{id}", access=USER)
+async def delete_challenge(actor: Actor, id: ChallengeId, deletion: ChallengeDeletion) -> DeletedChallenge:
+    """Delete a challenge with its posts (its creator or an admin). Tracked days stay."""
+    return await deletion.delete(actor, id)
 
 
 @route.post(
@@ -162,6 +185,22 @@ async def list_challenge_posts(
 ) -> ChallengePostsPage:
     """List a challenge's posts, newest first."""
     return await posts.page(actor, id, page)
+
+
+@route.patch(
+    "/challenges/posts/{id}", access=USER, raises=[PrivateChallenge], example={"text": "Six kilometres, in fact."}
+)
+async def edit_challenge_post(
+    actor: Actor, id: PostId, body: ChallengePostEdit, posts: ChallengePosts
+) -> ChallengePost:
+    """Edit the text of a post (its author). The old text is kept."""
+    return await posts.edit(actor, id, body)
+
+
+@route.delete("/challenges/posts/{id}", access=USER, raises=[PrivateChallenge])
+async def delete_challenge_post(actor: Actor, id: PostId, posts: ChallengePosts) -> DeletedChallengePost:
+    """Delete a post with its reactions (its author or an admin)."""
+    return await posts.delete(actor, id)
 
 
 @route.put("/challenges/posts/{id}/reaction", access=USER, raises=[PrivateChallenge, ReactionToBreak])

@@ -30,7 +30,7 @@ class ChallengeSearch:
 
     def all_keys(self, after: str) -> AsyncIterator[Sequence[str]]:
         """Return the ids of all public challenges, oldest first."""
-        return keys_in_table(self._sql, CHALLENGE.c.id, after, CHALLENGE.c.is_public)
+        return keys_in_table(self._sql, CHALLENGE.c.id, after, CHALLENGE.c.is_public & CHALLENGE.c.deleted_ms.is_(None))
 
     async def count(self, after: str) -> int:
         return await count_in_table(self._sql, CHALLENGE.c.id, after, CHALLENGE.c.is_public)

@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, delete, or_, select
+import msgspec
+from msgspec import UNSET
+from sqlalchemy import bindparam, delete, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plaza.challenges.events import STREAM, ChallengeCreated, ChallengeJoined, ChallengeLeft
+from plaza.challenges.edits import keep_text
+from plaza.challenges.events import STREAM, ChallengeCreated, ChallengeEdited, ChallengeJoined, ChallengeLeft
 from plaza.challenges.member_totals import recount
 from plaza.challenges.model import (
     AlreadyJoined,
     Challenge,
+    ChallengeEdit,
     ChallengeMembership,
     ChallengesPage,
     NewChallenge,
     NotJoined,
     PrivateChallenge,
+    UnitInUse,
     clean_text,
     day_number,
     iso_date,
@@ -24,15 +30,17 @@ from plaza.challenges.model import (
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.queries import (
     MEMBERS,
+    log_changed_challenge,
     log_rows,
     read_challenge,
     read_visible_challenge,
     require_ongoing,
     require_visible,
 )
-from plaza.challenges.tables import CHALLENGE, DELETE_LOG, MEMBER
+from plaza.challenges.tables import CHALLENGE, DELETE_LOG, MEMBER, TRACKING
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
+from plaza.core.errors import Forbidden, Invalid
 from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
 from plaza.core.sql_events import add_events
@@ -40,18 +48,20 @@ from plaza.core.sql_idempotency import insert_once
 from plaza.core.sql_paging import ids_in_table, newest_ids
 from plaza.core.username_locks import lock_username
 
-_ALL = newest_ids(CHALLENGE.c.id)
-_PUBLIC = newest_ids(CHALLENGE.c.id, CHALLENGE.c.is_public)
+_EXISTS = CHALLENGE.c.deleted_ms.is_(None)
+_ALL = newest_ids(CHALLENGE.c.id, _EXISTS)
+_PUBLIC = newest_ids(CHALLENGE.c.id, CHALLENGE.c.is_public, _EXISTS)
 _JOINED = select(MEMBER.c.challenge_id).where(MEMBER.c.username == bindparam("viewer"))
 _PUBLIC_AND_OWN = newest_ids(
     CHALLENGE.c.id,
+    _EXISTS,
     or_(CHALLENGE.c.is_public, CHALLENGE.c.creator == bindparam("viewer"), CHALLENGE.c.id.in_(_JOINED)),
 )
-_BY_IDS = select(CHALLENGE, MEMBERS).where(CHALLENGE.c.id.in_(bindparam("ids", expanding=True)))
+_BY_IDS = select(CHALLENGE, MEMBERS).where(_EXISTS, CHALLENGE.c.id.in_(bindparam("ids", expanding=True)))
 
 
 class Challenges:
-    """Creates, reads, joins and leaves challenges."""
+    """Creates, reads, edits, joins and leaves challenges."""
 
     def __init__(self, sql: Sql, projections: ChallengeProjections, clock: Clock) -> None:
         self._sql = sql
@@ -86,6 +96,47 @@ class Challenges:
     async def read(self, actor: Actor | None, id: int) -> Challenge:
         """A challenge that the viewer may see. One query."""
         return challenge_from_row(await read_visible_challenge(self._sql, actor, id))
+
+    async def edit(self, actor: Actor, id: int, edit: ChallengeEdit) -> Challenge:
+        """Change a challenge (its creator); what it was before is kept. Its members are told.
+
+        Category and visibility stay: members chose them when they joined, and tracked and posted by them.
+        """
+        now = self._clock.now_ms()
+        async with self._sql.begin() as tx:
+            await lock_username(tx, self._projections.valkey, actor.name, actor.since_ms)
+            row = await read_challenge(tx, id, actor, lock=True)
+            if actor.name != row.creator:
+                require_visible(actor, row)
+                raise Forbidden("Only the creator can edit a challenge.")
+            changes = await self._changes(tx, row, edit)
+            if changes:
+                before = {name: getattr(row, name) for name in ("title", "duration", "unit")}
+                await keep_text(tx, "clg", id, actor.name, msgspec.json.encode(before).decode(), now)
+                await tx.execute(update(CHALLENGE).where(CHALLENGE.c.id == id).values(edited_ms=now, **changes))
+                await log_changed_challenge(tx, id)
+                await add_events(tx, STREAM, [ChallengeEdited(id, actor.name)], now)
+        await self._projections.update_challenges([id])
+        return await self.read(actor, id)
+
+    async def _changes(self, tx: AsyncConnection, row: Any, edit: ChallengeEdit) -> dict[str, Any]:
+        """The columns that an edit changes, with their new values."""
+        values: dict[str, Any] = {}
+        if edit.title is not UNSET:
+            values["title"] = clean_text(edit.title, "title")
+        if edit.unit is not UNSET:
+            values["unit"] = "" if edit.unit is None else clean_text(edit.unit, "unit")
+        if edit.duration is not UNSET:
+            values |= {"duration": edit.duration, "ends_day": day_number(row.created_ms) + edit.duration}
+        changes = {name: value for name, value in values.items() if value != getattr(row, name)}
+        if "duration" in changes:
+            require_ongoing(row, self._today())
+            if values["ends_day"] <= self._today():
+                raise Invalid("must not end the challenge before tomorrow", field="duration")
+        amounts = (TRACKING.c.challenge_id == row.id, TRACKING.c.amount_thousandths.is_not(None))
+        if "unit" in changes and (await tx.execute(select(TRACKING.c.id).where(*amounts).limit(1))).scalar():
+            raise UnitInUse("Members have tracked amounts in this unit. Start another challenge.")
+        return changes
 
     async def page(self, actor: Actor | None, page: Page) -> ChallengesPage:
         """Challenges, newest first: public ones and the viewer's own. An admin sees all."""
@@ -148,4 +199,5 @@ def challenge_from_row(row: Any) -> Challenge:
         finished_date=iso_date(row.ends_day),
         members=row.members,
         unit=row.unit or None,
+        edited_at=row.edited_ms,
     )

@@ -68,11 +68,15 @@ CHALLENGE = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("ends_day", Integer, nullable=False),  # the first day after its end
     Column("unit", String(20), nullable=False, server_default=""),  # of the amounts that members track; "" for none
+    Column("edited_ms", BigInteger),
+    # The time of its deletion. The row stays, since the days that members tracked in it stay theirs.
+    Column("deleted_ms", BigInteger),
     Column("operation", String(64), unique=True),  # the request that created it, so that a retry creates no second one
     CheckConstraint("category BETWEEN 1 AND 5", name="category"),
     CheckConstraint("duration > 0", name="duration"),
     Index(None, "ends_day"),
     Index(None, "creator"),
+    Index(None, "deleted_ms"),
     sqlite_autoincrement=True,
 )
 MEMBER = Table(
@@ -105,6 +109,7 @@ POST = Table(
     Column("is_break", Boolean, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("day", Integer, nullable=False),
+    Column("edited_ms", BigInteger),
     Column("operation", String(64), unique=True),
     Index(None, "challenge_id", "id"),
     Index(None, "day"),
@@ -138,11 +143,26 @@ TRACKING = Table(
     Index(None, "username"),
     sqlite_autoincrement=True,
 )
+# What a post or a challenge was before each edit.
+EDIT = Table(
+    "challenge_edit",
+    METADATA,
+    _id(),
+    Column("table_name", String(10), nullable=False),  # as in `db_len`
+    Column("row_id", BigInteger, nullable=False),
+    Column("username", String(30), nullable=False),  # of the author
+    Column("text", Text, nullable=False),  # of a challenge: its title, duration and unit as JSON
+    Column("until_ms", BigInteger, nullable=False),
+    Index(None, "table_name", "row_id"),
+    Index(None, "username"),
+    sqlite_autoincrement=True,
+)
 # Rows that Plaza deleted, logged in the same transaction. The daily job updates what is derived from them and does not
 # take them for rows deleted by another program.
 DELETE_LOG = _row_log("challenge_removal")
 # Rows that Plaza inserted since the last run of the daily job. Valkey has them, but no run has counted them: if another
-# program deletes one, only this log shows it.
+# program deletes one, only this log shows it. Challenges that were edited or deleted are in it too: the next run
+# updates what is derived from them, if the request could not.
 INSERT_LOG = _row_log("challenge_arrival")
 # The tables whose inserts are logged. Challenges and posts are counted in Valkey; nothing there depends on members.
 LOGGED_TABLES = ("reaction", "tracking")

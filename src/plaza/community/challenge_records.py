@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 from sqlalchemy import Table
 
 from plaza.challenges.model import Category, iso_date, parse_date
-from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION, TRACKING
+from plaza.challenges.tables import CHALLENGE, EDIT, MEMBER, POST, REACTION, TRACKING
 from plaza.community.records import RowRecords, TablePart
 from plaza.core.sql import Sql
 from plaza.social.model import Millis, Username
 
-CHALLENGE_KINDS: Final = ("challenge", "member", "tracking", "challenge_post", "reaction")
+CHALLENGE_KINDS: Final = ("challenge", "member", "tracking", "challenge_post", "reaction", "challenge_edit")
 RowId = Annotated[int, Meta(ge=1)]
 
 
@@ -24,10 +24,12 @@ class _ChallengeRecord(msgspec.Struct, forbid_unknown_fields=True):
     category: Category
     is_public: bool
     duration: Annotated[int, Meta(ge=1)]
-    creator: Username
+    creator: Username | Literal[""]  # empty if the account was deleted
     created_ms: Millis
     ends_day: str
     unit: str = ""
+    edited_ms: Millis | None = None
+    deleted_ms: Millis | None = None
 
 
 class _MemberRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -53,6 +55,7 @@ class _ChallengePostRecord(msgspec.Struct, forbid_unknown_fields=True):
     is_break: bool
     created_ms: Millis
     day: str
+    edited_ms: Millis | None = None
 
 
 class _ReactionRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -61,6 +64,15 @@ class _ReactionRecord(msgspec.Struct, forbid_unknown_fields=True):
     challenge_id: RowId
     username: Username
     created_ms: Millis
+
+
+class _ChallengeEditRecord(msgspec.Struct, forbid_unknown_fields=True):
+    id: RowId
+    table_name: Literal["clg", "post"]
+    row_id: RowId
+    username: Username
+    text: str
+    until_ms: Millis
 
 
 def challenge_part(sql: Sql) -> TablePart:
@@ -76,5 +88,6 @@ def challenge_part(sql: Sql) -> TablePart:
             "tracking": rows(TRACKING, _TrackingRecord, "day"),
             "challenge_post": rows(POST, _ChallengePostRecord, "day"),
             "reaction": rows(REACTION, _ReactionRecord),
+            "challenge_edit": rows(EDIT, _ChallengeEditRecord),
         },
     )

@@ -17,7 +17,16 @@ from plaza.core.events import Event, EventData
 from plaza.core.mentions import mentions_in
 
 NotificationType = Literal[
-    "like", "comment", "reply", "mention", "follow", "article_comment", "challenge_reaction", "order", "moderation"
+    "like",
+    "comment",
+    "reply",
+    "mention",
+    "follow",
+    "article_comment",
+    "challenge_reaction",
+    "challenge",
+    "order",
+    "moderation",
 ]
 NOTIFICATION_TYPES: Final[tuple[NotificationType, ...]] = NotificationType.__args__  # type: ignore[attr-defined]
 

@@ -92,6 +92,7 @@ class Preferences(msgspec.Struct):
     follow: bool = True
     article_comment: bool = True
     challenge_reaction: bool = True
+    challenge: bool = True
     order: bool = True
     moderation: bool = True
 
@@ -106,6 +107,7 @@ class PreferencesChange(msgspec.Struct, forbid_unknown_fields=True):
     follow: bool | UnsetType = UNSET
     article_comment: bool | UnsetType = UNSET
     challenge_reaction: bool | UnsetType = UNSET
+    challenge: bool | UnsetType = UNSET
     order: bool | UnsetType = UNSET
     moderation: bool | UnsetType = UNSET
 

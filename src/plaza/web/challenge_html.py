@@ -22,11 +22,21 @@ def challenge_rows(challenges: Iterable[Challenge], joined: Collection[int], tod
     )
 
 
-def challenge_posts(posts: Iterable[ChallengePost], reacted: Collection[int], now_ms: int, *, is_open: bool) -> bytes:
+def challenge_posts(
+    posts: Iterable[ChallengePost], reacted: Collection[int], now_ms: int, *, is_open: bool, viewer: str = ""
+) -> bytes:
     """The posts of a challenge, complete. In a challenge that has ended, they have no reaction button."""
     return b"".join(
         [
-            _cached_post[post, post.text, format_age(post.created_at, now_ms), post.id in reacted, is_open, ""]
+            _cached_post[
+                post,
+                post.text,
+                format_age(post.created_at, now_ms),
+                post.id in reacted,
+                is_open,
+                "",
+                post.username == viewer,
+            ]
             for post in posts
         ]
     )
@@ -38,13 +48,17 @@ def recommended_posts(recommendations: Iterable[Recommended], now_ms: int) -> by
     for recommended in recommendations:
         post = recommended.post
         text = truncate_text(post.text, EXCERPT_CHARACTERS)
-        rows.append(_cached_post[post, text, format_age(post.created_at, now_ms), False, True, recommended.reason])
+        rows.append(
+            _cached_post[post, text, format_age(post.created_at, now_ms), False, True, recommended.reason, False]
+        )
     return b"".join(rows)
 
 
 @cached_fragment()
-def _cached_post(post: ChallengePost, text: str, when: str, reacted: bool, is_open: bool, reason: str) -> bytes:
-    context = {"text": text, "when": when, "reason": reason}
+def _cached_post(
+    post: ChallengePost, text: str, when: str, reacted: bool, is_open: bool, reason: str, mine: bool
+) -> bytes:
+    context = {"text": text, "when": when, "reason": reason, "mine": mine}
     return render("challenge-post.html", post=post, reacted=reacted, open=is_open, **context).encode()
 
 

@@ -21,6 +21,8 @@ _DEEDS: Final = {
 }
 # What happened, where no user is named, by type and action.
 _NOTICES: Final = {
+    ("challenge", "edited"): "A challenge that you joined was changed",
+    ("challenge", "deleted"): "A challenge that you joined was deleted. The days that you tracked still count",
     ("order", "placed"): "Your order was placed",
     ("order", "paid"): "Your order is paid",
     ("order", "shipped"): "Your order was shipped",
@@ -42,6 +44,7 @@ LABELS: Final = {
     "follow": "New followers",
     "article_comment": "Comments on your articles",
     "challenge_reaction": "Reactions to your challenge posts",
+    "challenge": "Changes of challenges that you joined",
     "order": "Your orders",
     "moderation": "Decisions of admins",
 }

@@ -145,7 +145,9 @@ async def challenge(
     ids = [post.id for post in shown.posts]
     reacted = set() if visitor.actor is None else await participations.get_reacted(visitor.actor, ids)
     context = await challenge_context(site, visitor, found, participations)
-    rows = challenge_html.challenge_posts(shown.posts, reacted, site.clock.now_ms(), is_open=context["open"])
+    rows = challenge_html.challenge_posts(
+        shown.posts, reacted, site.clock.now_ms(), is_open=context["open"], viewer=visitor.name
+    )
     more = next_page_link(f"/app/challenges/{id}", shown.pagination)
     response = site.page(request, visitor, "challenge.html", section="Challenges", rows=rows, more=more, **context)
     return await site.mentions.complete(response)
@@ -208,7 +210,7 @@ async def post(
     new = forms.read_form(body, NewChallengePost, is_break=is_break)
     created = await posts.post(visitor.require_user(), id, new, site.idempotency_key(request, body))
     path = f"/app/challenges/{id}#challenge-post-{created.id}"
-    row = challenge_html.challenge_posts([created], (), site.clock.now_ms(), is_open=True).decode()
+    row = challenge_html.challenge_posts([created], (), site.clock.now_ms(), is_open=True, viewer=visitor.name).decode()
     context: dict[str, Any] = {"message": "Posted.", "row": Markup(row), "challenge": {"id": id}}  # noqa: S704
     response = site.form_response(request, visitor, body, path, "challenge-post-created.html", **context)
     return await site.mentions.complete(response)

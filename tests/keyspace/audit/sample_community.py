@@ -11,8 +11,9 @@ from plaza.articles.comments import ArticleComments
 from plaza.articles.lists import ArticleLists
 from plaza.articles.model import ArticlesQuery, NewArticle, NewArticleComment
 from plaza.articles.service import Articles
+from plaza.challenges.challenge_deletion import ChallengeDeletion
 from plaza.challenges.daily_job.runner import DailyJob
-from plaza.challenges.model import NewChallenge, NewChallengePost, NewTracking
+from plaza.challenges.model import ChallengeEdit, ChallengePostEdit, NewChallenge, NewChallengePost, NewTracking
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.service import Challenges
 from plaza.challenges.tracking import ChallengeTracking
@@ -136,6 +137,10 @@ async def _challenges(plaza: Plaza, community: SampleCommunity) -> None:
             await plaza.get(ChallengeTracking).track(actor(name), made.id, NewTracking(amount=2.5))
             post = await posts.post(actor(name), made.id, NewChallengePost("Done."), f"load-{category}-{name}")
             community.challenge_posts.append(post.id)
+    await posts.edit(actor(name), community.challenge_posts[-1], ChallengePostEdit("Done, really."))
+    await challenges.edit(actor("ana"), community.challenges[-1], ChallengeEdit(title="Run on"))
+    deleted = await challenges.create(actor("ana"), NewChallenge("Swim", 1, True, 21), "load-deleted")
+    await plaza.get(ChallengeDeletion).delete(actor("ana"), deleted.id)
     for id in community.challenge_posts[:4]:
         await posts.react(actor("dora"), id)
     await plaza.get(DailyJob).run()

@@ -74,7 +74,7 @@ class TableState:
     new: Mapping[str, int]  # of these, rows not included in `db_len`
     passed: Mapping[str, int]  # of these, rows that an unfinished run has read
     removals: Sequence[Any]  # rows that Plaza has deleted since the last run
-    missing: Sequence[Any]  # rows that Plaza has inserted since, but that are missing
+    missing: Sequence[Any]  # rows that Plaza has inserted since, but that are missing, and challenges that it changed
 
     def changed_tables(self, last_run: JobState) -> set[str]:
         """The tables in which another program deleted rows."""
@@ -102,6 +102,7 @@ async def read_table_state(sql: Sql, last_run: JobState) -> TableState:
         removals = (await tx.execute(select(DELETE_LOG).order_by(DELETE_LOG.c.id))).all()
         # Read after the counts: a row deleted in between is counted here, and the next run finds the difference.
         missing = [row for name in LOGGED_TABLES for row in await tx.execute(_missing_rows(name))]
+        missing += (await tx.execute(select(INSERT_LOG).where(INSERT_LOG.c.table_name == "clg"))).all()
     return TableState(ceilings, counts, new, passed, removals, missing)
 
 

@@ -45,9 +45,13 @@ class CandidateCache:
         self._sql = sql
         self._cached: dict[int, Candidate] = {}
 
-    async def get(self, ids: Collection[int]) -> list[Candidate]:
-        """The candidates of these posts, without deleted ones. Cached ones need no query."""
-        missing = set(ids).difference(self._cached)
+    async def get(self, ids: Collection[int], today: int) -> list[Candidate]:
+        """The candidates of these posts, without deleted ones. Cached ones need no query.
+
+        Those of an ended challenge are read again: it may have been prolonged.
+        """
+        cached = self._cached
+        missing = {id for id in ids if (known := cached.get(id)) is None or known.ends_day <= today}
         for ids_to_read in chunks(missing, READ_BATCH):
             for row in await self._sql.fetch_all(_CANDIDATES, ids=ids_to_read):
                 self._cached[row.id] = Candidate._make(row)

@@ -130,7 +130,7 @@ class Recommender:
         """
         today = self._projections.today()
         profile = await self._read_profile(actor.name, today, await self._own_challenges(actor.name, today))
-        posts = await self._candidates.get(profile.pool | await self._newest(actor.name, profile))
+        posts = await self._candidates.get(profile.pool | await self._newest(actor.name, profile), today)
         selector = CandidateSelector(posts, profile, lambda post: self._can_be_shown(post, today, profile))
         chosen = await self._choose(selector, actor.name, today, profile, limit)
         await self._remember_shown(actor.name, profile, [recommended.post.id for recommended in chosen], today)
