@@ -104,13 +104,12 @@ class ChallengesMachine(ChallengesHistory):
     def leave(self, actor: Any, challenge: int) -> None:
         self.attempt(self.services.challenges.leave(actor, challenge))
 
-    @rule(challenge=challenges, duration=st.integers(1, 12))
-    def edit_challenge(self, challenge: int, duration: int) -> None:
-        self.attempt(self.services.challenges.edit(USERS[0], challenge, ChallengeEdit(duration=duration)))
-
-    @rule(actor=users, challenge=challenges)
-    def delete_challenge(self, actor: Any, challenge: int) -> None:
-        self.attempt(ChallengeDeletion(self.services.projections).delete(actor, challenge))
+    @rule(actor=users, challenge=challenges, duration=st.integers(0, 12))
+    def edit_or_delete_challenge(self, actor: Any, challenge: int, duration: int) -> None:
+        if duration:
+            self.attempt(self.services.challenges.edit(actor, challenge, ChallengeEdit(duration=duration)))
+        else:
+            self.attempt(ChallengeDeletion(self.services.projections).delete(actor, challenge))
 
     @rule(actor=users, post=posts)
     def delete_post(self, actor: Any, post: int) -> None:

@@ -1,6 +1,6 @@
 """Deletes challenges.
 
-A deleted challenge is shown to nobody, and its posts are deleted with their reactions. Its row stays with the members
+A deleted challenge is shown to no user, and its posts are deleted with their reactions. Its row stays with the members
 and the days they tracked: these days are theirs, and count as before.
 """
 
