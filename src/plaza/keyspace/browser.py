@@ -116,6 +116,20 @@ class KeyBrowser:
             return None
         return next(name for name, family in self._named.items() if family.key is key), stored
 
+    async def keys_of(self, part: str, owner: str) -> list[tuple[str, str]]:
+        """The existing keys of one owner, such as `username`: their family's name and their own. One round trip.
+
+        Only families that name nothing else, and whose content may be shown.
+        """
+        named = [
+            (name, family.key(owner))
+            for name, family in self._named.items()
+            if family.key.parts == (part,) and is_readable(family.key)
+        ]
+        own = [(name, key) for name, key in named if self._belongs_to(key, self._named[name])]
+        found = await self._valkey.batch([("EXISTS", key) for _, key in own])
+        return [pair for pair, exists in zip(own, found, strict=True) if exists]
+
     async def list_keys(self, name: str, cursor: str = "") -> KeyPage:
         """A page of a family's keys. Scans at most `MAX_SCANNED_KEYS` keys, in short steps."""
         family = self.family(name)

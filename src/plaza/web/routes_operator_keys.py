@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from plaza.core.http.access import ADMIN
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.keyspace import Key
 from plaza.keyspace.browser import KeyBrowser, is_readable
-from plaza.web.operator_navigation import SECTION, operator_tabs
+from plaza.web.operator_navigation import SECTION, operator_page, operator_tabs
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 
 page = PageRoutes()
 
 
+# What the keys of an owner are asked by, and the part of their names.
+OWNERS: Final = {"user": "username", "post": "post", "item": "item"}
+
+
 @page.get("/operator/keys", access=ADMIN)
-async def families(request: Request, site: PageResponses, keyspace: KeyBrowser, q: str = "") -> Response[str]:
-    """List the key families by domain; `q` filters them, or is the name of a key."""
+async def families(
+    request: Request, site: PageResponses, keyspace: KeyBrowser, q: str = "", of: str = "", id: str = ""
+) -> Response[str]:
+    """List the key families by domain; `q` filters them, or is the name of a key; `of` and `id` name an owner."""
     visitor = await site.visitors.from_request(request)
+    if of in OWNERS and id:
+        keys = await keyspace.keys_of(OWNERS[of], id[:200])
+        return operator_page(request, site, visitor, "operator-owner-keys.html", "Keys", keys=keys, of=of, id=id[:200])
     found = [
         (catalogue.domain, [(name, key) for name, key in catalogue if _matches(key, q)])
         for catalogue in keyspace.catalogues

@@ -5,18 +5,24 @@ The live domain sends the figures every second. Without JavaScript the page show
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import quote
 
+from plaza.core.errors import Invalid
 from plaza.core.http.access import ADMIN
 from plaza.core.http.request import Request
 from plaza.core.http.responses import EVENTS, Response, ServerSentEvent
-from plaza.live.model import SLOT_MS, AudienceStatistics, EventId, LiveFigures
+from plaza.live.heartbeats import LiveService
+from plaza.live.model import SLOT_MS, AudienceStatistics, EventDeclaration, EventId, LiveFigures
 from plaza.live.schedule import EventSchedule
 from plaza.live.statistics import AudienceFigures
 from plaza.live.stream import FigureStreams
-from plaza.web import chart_geometry
-from plaza.web.operator_navigation import SECTION, operator_tabs
+from plaza.web import chart_geometry, forms
+from plaza.web.operator_navigation import operator_page
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.text_html import format_date_time
@@ -38,10 +44,29 @@ async def live(
     event: EventId | None = None,
 ) -> Response[str]:
     """Show the audience of an event by session, country and group, and its history."""
+    return await _live_page(request, site, schedule, figures, event)
+
+
+async def _live_page(
+    request: Request,
+    site: PageResponses,
+    schedule: EventSchedule,
+    figures: AudienceFigures,
+    event: str | None,
+    problem: Invalid | None = None,
+) -> Response[str]:
     visitor = await site.visitors.from_request(request)
-    events = await schedule.list_events()
+    declared, undeclared = await schedule.list_events(), await schedule.list_undeclared()
+    events = [*declared, *undeclared]
     selected = event or (events[0].id if events else "")
+    known = next((each for each in events if each.id == selected), None)
+    if known is None and selected:
+        known = await schedule.get_event(selected)
     context: dict[str, Any] = {"events": events, "event": selected, "title": selected, "now_figures": None}
+    context |= {"known": known, "problem": "" if problem is None else problem.detail}
+    given = forms.parse_form(request.body) if problem is not None else {}
+    context["given"] = {name: given.get(name, "") for name in ("title", "starts", "description", "sessions")}
+    context["starts"] = _input_time(known.starts_at) if known is not None else ""
     if selected:
         overview = await figures.overview(selected)
         current = await figures.live(selected)
@@ -49,7 +74,60 @@ async def live(
         records = await figures.breakdown.records(selected, from_ms=now - HISTORY_SLOTS * SLOT_MS, to_ms=now)
         context |= {"title": overview.title or selected, "overview": overview, "now_figures": current}
         context |= _history(records, now) | _shares(current)
-    return site.page(request, visitor, "operator-live.html", section=SECTION, tabs=operator_tabs("Live"), **context)
+    status = 200 if problem is None else problem.status
+    return operator_page(request, site, visitor, "operator-live.html", "Live", status=status, **context)
+
+
+def _input_time(ms: int | None) -> str:
+    """Return a time as a field of a form has it."""
+    try:
+        return "" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M")
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def _declaration(body: bytes) -> EventDeclaration:
+    """Return what an operator entered. Times are UTC, sessions are separated by commas or lines."""
+    given = forms.parse_form(body)
+    sessions = [each.strip() for each in given.get("sessions", "").replace("\n", ",").split(",") if each.strip()]
+    fields: dict[str, Any] = {"title": given.get("title", "").strip(), "description": given.get("description", "")}
+    fields["sessions"] = sessions
+    if not fields["title"]:
+        raise Invalid("Title is required.", field="title")
+    if given.get("starts"):
+        try:
+            starts = datetime.fromisoformat(given["starts"]).replace(tzinfo=UTC)
+        except ValueError:
+            raise Invalid("Invalid time. Use a date and a time in UTC.", field="starts") from None
+        fields["starts_at"] = int(starts.timestamp() * 1000)
+    return forms.convert_fields(fields, EventDeclaration)
+
+
+@page.post("/operator/live", access=ADMIN, logged_fields=("title",))
+async def declare_event(
+    request: Request,
+    body: bytes,
+    site: PageResponses,
+    schedule: EventSchedule,
+    figures: AudienceFigures,
+    live: LiveService,
+    event: EventId | None = None,
+) -> Response[str]:
+    """Declare an event, with an id made of its title, or change one."""
+    visitor = await site.visitors.from_request(request)
+    try:
+        declaration = _declaration(body)
+        # The same form sent twice makes the same id.
+        id = event or _new_id(declaration.title or "", site.idempotency_key(request, body))
+        await live.declare(id, declaration)
+    except Invalid as error:
+        return await _live_page(request, site, schedule, figures, event, error)
+    return site.form_response(request, visitor, b"", f"/app/operator/live?event={quote(id, safe='')}")
+
+
+def _new_id(title: str, key: str) -> str:
+    name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60]
+    return f"{name or 'event'}-{hashlib.sha256(key.encode()).hexdigest()[:6]}"
 
 
 def _history(records: list[AudienceStatistics], now: int) -> dict[str, Any]:
