@@ -23,7 +23,7 @@ import pytest
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
-from plaza.core import metrics
+from plaza.core import metrics, telemetry
 from plaza.core.errors import Unavailable
 from plaza.core.process.pids import is_running
 from plaza.core.settings import Settings
@@ -175,6 +175,7 @@ class SampleRequest:
 
 
 def number(name: str, **labels: str) -> float:
+    metrics.sample()
     return metrics.REGISTRY.get_sample_value(name, labels) or 0.0
 
 
@@ -211,6 +212,21 @@ async def test_the_duration_of_a_stream_is_not_a_latency() -> None:
     assert number("plaza_http_requests_total", **labels) == 2
     assert number("plaza_http_request_duration_seconds_count", **labels) == 1
     assert number("plaza_http_request_duration_seconds_sum", **labels) == 0.01
+
+
+async def test_durations_are_counted_in_the_bucket_of_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = {"method": "GET", "route": "/timed", "status": "2xx"}
+    requests = RequestLog(io.StringIO())
+    monkeypatch.setattr(telemetry, "MAX_UNCOUNTED", 3)
+    for seconds in (0.001, 0.005, 0.0051, 11.0):
+        requests.request_completed(SampleRequest(template="/timed"), 200, seconds)
+    assert len(metrics.COMPLETED_REQUESTS) < 3
+    requests.flush()
+    counts = {
+        le: number("plaza_http_request_duration_seconds_bucket", le=le, **labels)
+        for le in ("0.005", "0.01", "10.0", "+Inf")
+    }
+    assert counts == {"0.005": 2, "0.01": 3, "10.0": 3, "+Inf": 4}
 
 
 async def test_pending_lines_are_written_at_shutdown() -> None:

@@ -34,6 +34,8 @@ HIDDEN = "[hidden]"
 # A pipe writes this much at once, so lines of several processes do not mix.
 ATOMIC_BYTES = 4096
 MAX_PATH_CHARACTERS = 1024
+# Requests that are not in the metrics yet. Those of a second are fewer.
+MAX_UNCOUNTED = 20_000
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _SECRET_NAME = re.compile(
     r"authori[sz]ation|passw|secret|token|cookie|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key|credential",
@@ -215,10 +217,10 @@ class RequestLog:
         found = self._bound.get((method, route, status))
         if found is None:
             found = self._bind(method, route, status)
-        found[0].inc()
-        if not request.streams:  # the duration of a stream is not a latency
-            found[1].observe(seconds)
-            metrics.HTTP_LATENCY.observe(seconds)
+        # The duration of a stream is not a latency.
+        metrics.COMPLETED_REQUESTS.append((*found, None if request.streams else seconds))
+        if len(metrics.COMPLETED_REQUESTS) >= MAX_UNCOUNTED:  # in a program that does not sample its metrics
+            metrics.sample()
         self._write(request, status, seconds)
 
     def _bind(self, method: str, route: str, status: int) -> tuple[Counter, Histogram]:
