@@ -199,7 +199,7 @@ class Key:
         put(self, "braced", _PART.sub(lambda m: "{%s}" if m[1] == self.owner else "%s", self.pattern))
 
     def __call__(self, *parts: str | int) -> str:
-        return (self.plain if Key.layout is Layout.PLAIN else self.braced) % parts
+        return (self.plain if Key.layout is _PLAIN else self.braced) % parts
 
     def name(self, layout: Layout, *parts: str | int) -> str:
         """Return the name in a given layout."""
@@ -217,6 +217,7 @@ class Key:
 
 
 _PART = re.compile(r"<(\w+)>")
+_PLAIN = Layout.PLAIN  # reading a member of an Enum costs as much as making a name
 
 
 def use_layout(layout: Layout) -> None:

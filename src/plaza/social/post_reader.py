@@ -98,7 +98,7 @@ class PostReader:
         if missing or missing_authors:
             replies = await self._load_missing(view, loaded, missing, missing_authors, commands)
         else:
-            replies = await self.valkey.batch(commands)
+            replies = await self.valkey.batch(commands) if commands else []
         hidden_flags = replies.pop() if view.viewer and missing else []
         hidden = {id for id, is_hidden in zip(missing, hidden_flags, strict=False) if is_hidden}
         return _items(view, ids, loaded, replies, hidden | _hidden(view, names, replies[2:]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 from urllib.parse import parse_qsl
@@ -27,6 +27,9 @@ Extract = Callable[[Request], Any]
 
 # Far more than any route has. A query with thousands of parameters is an attack on the parser.
 MAX_QUERY_PARAMETERS = 100
+# Most queries of a route are the same few, such as `limit=20`. Those with a cursor are longer.
+CACHED_QUERIES = 64
+MAX_CACHED_QUERY_BYTES = 60
 
 _WHOLE_NUMBER = re.compile("-?[0-9]+")
 _TOO_DEEP = "The body is nested too deeply."
@@ -184,15 +187,22 @@ def query_binder(signature: Signature, ignores_unknown: bool) -> Callable[[bytes
         defaults = None
     convert = msgspec.convert
 
-    def bind(text: bytes) -> Any:
-        if not text and defaults is not None:
-            return defaults
+    def parse(text: bytes) -> Any:
         try:
             values = _parse_query(text, lists)
             _refuse_null(values, without_null)
             return convert(values, struct, strict=False)
         except msgspec.ValidationError as error:
             raise invalid_from_msgspec(error) from error
+
+    if lists:
+        return parse  # a handler may change a list
+    parse_cached = lru_cache(CACHED_QUERIES)(parse)
+
+    def bind(text: bytes) -> Any:
+        if not text and defaults is not None:
+            return defaults
+        return parse_cached(text) if len(text) <= MAX_CACHED_QUERY_BYTES else parse(text)
 
     return bind
 

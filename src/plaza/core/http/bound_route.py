@@ -126,6 +126,8 @@ class BoundRoute:
 
     def encode(self, result: Any) -> EncodedResponse:
         """The response of a handler's result."""
+        if isinstance(result, msgspec.Struct):  # first, because it is the most frequent and the cheapest check
+            return EncodedResponse(self.status, self._headers, encode(result))
         if isinstance(result, Response):
             return self._encode_response(result)
         if isinstance(result, AsyncIterator):
