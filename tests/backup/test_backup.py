@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 
 from plaza.app import Plaza, running
@@ -15,12 +16,15 @@ from plaza.backup.restoration import RestoreRun
 from plaza.backup.snapshots import BackupDirectory
 from plaza.core.errors import OperatorError
 from plaza.core.keys import RESTORING
+from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.social.inbound_sync import InboundSync
 from tests.backup.storm import BackupStorm
 from tests.databases import with_tables
-from tests.processes import SimulatedCrash
-from tests.servers import Server
+from tests.processes import SimulatedCrash, serving
+from tests.processes import plaza as plaza_command
+from tests.servers import Cluster, Server
+from tests.timeouts import TIME_LIMIT_SECONDS
 
 
 @pytest.fixture
@@ -92,6 +96,32 @@ async def test_a_restore_that_cannot_succeed_changes_nothing(
     with pytest.raises(BrokenBackup, match="was changed"):
         await RestoreRun(settings, directory).run(replaces=True)
     assert await plaza.core.valkey.call("DBSIZE") == before
+
+
+async def test_a_backup_of_one_server_is_not_restored_to_a_cluster(
+    plaza: Plaza, directory: BackupDirectory, settings: Settings, cluster: Cluster, tmp_path: Path
+) -> None:
+    await BackupRun(plaza, directory).run()
+    (tmp_path / "other").mkdir()
+    try:
+        with pytest.raises(OperatorError, match="The backup is of one server, and PLAZA_VALKEY_URL names a cluster"):
+            await RestoreRun(replace(settings, data_dir=tmp_path / "other", valkey_url=cluster.url), directory).run()
+        with cluster.redis_client() as client:
+            assert client.dbsize(target_nodes="primaries") == 0
+    finally:
+        use_layout(Layout.PLAIN)
+
+
+def test_the_embedded_valkey_is_backed_up_beside_its_server(tmp_path: Path) -> None:
+    account = {"username": "ana", "password": "correct horse battery staple"}
+    with serving(tmp_path / "var") as server:
+        httpx.post(f"{server.url}/auth/register", json=account, timeout=TIME_LIMIT_SECONDS).raise_for_status()
+        backup = plaza_command(tmp_path / "var", "backup", str(tmp_path / "backups"))
+        assert backup.returncode == 0, backup.stderr
+        assert server.stop() == 0
+    restored = plaza_command(tmp_path / "new", "restore", str(tmp_path / "backups"))
+    assert restored.returncode == 0, restored.stderr
+    assert plaza_command(tmp_path / "new", "users", "role", "ana", "admin").returncode == 0, "the user is there again"
 
 
 async def test_no_server_starts_on_half_of_a_restore(

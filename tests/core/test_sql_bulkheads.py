@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import asyncpg
+import httpx
 import pytest
 
 from plaza.app import Plaza, running
@@ -75,16 +76,31 @@ async def test_a_locked_table_is_503_and_everything_else_responds(plaza: Plaza) 
         async with locked(settings, "shop_items"):
             count = 40 if settings.database_url else 5  # more than there are connections
             stuck = [asyncio.create_task(http.post("/shop/items", json=ITEM, headers=ADMIN)) for _ in range(count)]
+            most = asyncio.create_task(_most_waiting(settings.database_url, stuck))
             assert (await http.get("/readyz")).status_code == 200
             assert (await http.get("/challenges")).status_code == 200
             if settings.database_url:  # SQLite has one lock for all tables
                 assert (await http.post("/challenges", json=CHALLENGE, headers=ana)).status_code == 201
             for response in await asyncio.gather(*stuck):
                 assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+            assert await most <= sql_module.POSTGRES_SHARE < sql_module.POOL_SIZE, "others have connections left"
             assert (await http.get("/readyz")).status_code == 200
             if settings.database_url:
                 await eventually(lambda: _no_statement_runs(settings.database_url))
         assert (await http.post("/shop/items", json=ITEM, headers=ADMIN)).status_code == 201
+
+
+async def _most_waiting(url: str, stuck: Sequence[asyncio.Task[httpx.Response]]) -> int:
+    """The most connections of Plaza that waited for a lock at the same time; 0 with SQLite, which has one to write."""
+    most = 0
+    if url:
+        connection = await asyncpg.connect(url, server_settings={"application_name": "other"})
+        waiting = "application_name = 'plaza' AND wait_event_type = 'Lock'"
+        while not all(task.done() for task in stuck):
+            most = max(most, await connection.fetchval(f"SELECT count(*) FROM pg_stat_activity WHERE {waiting}"))
+        await connection.close()
+        assert most > 0
+    return most
 
 
 async def _no_statement_runs(url: str) -> bool:
