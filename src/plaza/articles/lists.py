@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from plaza.articles.group_rankings import GroupRankings
-from plaza.articles.keys import GROUP, GROUP_RANKINGS, GROUPS, RANKINGS
+from plaza.articles.keys import GROUP, GROUP_RANKINGS, GROUPS, RANKINGS, USER_ARTICLES, USER_VOTES
 from plaza.articles.model import PERIOD_SECONDS, Article, ArticleGroup, ArticlesPage, ArticlesQuery, GroupsPage
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
@@ -71,6 +71,18 @@ class ArticleLists:
         # Another service added these to the group.
         await asyncio.gather(*(self._index_group(group, article.id) for article in unindexed))
         return ArticlesPage([_with_group(article, group) for article in page.articles], page.pagination)
+
+    async def posted_by(self, actor: Actor, page: Page) -> ArticlesPage:
+        """A page of the articles that the caller posted, latest first. Two round trips."""
+        return await self._own_page(actor, USER_ARTICLES(actor.name), page)
+
+    async def voted_by(self, actor: Actor, page: Page) -> ArticlesPage:
+        """A page of the articles that the caller voted on: up, then down. Two round trips."""
+        return await self._own_page(actor, USER_VOTES(actor.name), page)
+
+    async def _own_page(self, actor: Actor, key: str, page: Page) -> ArticlesPage:
+        paged = await page_by_position(key, page, ids_in_sorted_set(self._functions, key), self._loader(actor))
+        return ArticlesPage(paged.items, paged.pagination)
 
     async def _index_group(self, group: str, id: int) -> None:
         await self._functions.run("articles_repair_group", [GROUP(group)], "", group, id)

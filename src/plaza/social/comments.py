@@ -10,7 +10,15 @@ from plaza.core.comment_tree import TOP_LEVEL, CommentState, CommentTrees, TreeK
 from plaza.core.errors import Forbidden, Invalid, NotFound
 from plaza.core.functions import Functions
 from plaza.core.number_parsing import parse_time_ms
-from plaza.core.paging import Page, PageResult, Position, encode_cursor, list_checksum, page_by_position
+from plaza.core.paging import (
+    Page,
+    PageResult,
+    Position,
+    encode_cursor,
+    ids_in_sorted_set,
+    list_checksum,
+    page_by_position,
+)
 from plaza.core.pictures import AvatarAddresses
 from plaza.core.sequences import pairs_to_dict
 from plaza.social.keys import (
@@ -26,6 +34,7 @@ from plaza.social.keys import (
     USER,
     USER_BLOCKED,
     USER_BLOCKED_BY,
+    USER_COMMENTS,
 )
 from plaza.social.model import MAX_COMPLETED, Comment, CommentEdit, DeletionResult, NewComment, comment_from_hash
 from plaza.social.posts import Posts, new_id
@@ -87,6 +96,19 @@ class Comments:
         if comment is None:
             raise no_comment(id)
         return comment
+
+    async def written_by(self, actor: Actor, page: Page) -> PageResult[Comment]:
+        """List the caller's comments that they can still see, latest first. Four round trips."""
+        key = USER_COMMENTS(actor.name)
+
+        async def load(ids: Sequence[str]) -> list[Comment | None]:
+            found = await asyncio.gather(*(self.get(actor, id) for id in ids), return_exceptions=True)
+            for error in found:
+                if isinstance(error, BaseException) and not isinstance(error, NotFound):
+                    raise error
+            return [None if isinstance(comment, BaseException) else comment for comment in found]
+
+        return await page_by_position(key, page, ids_in_sorted_set(self.functions, key), load)
 
     async def get_in_thread(self, viewer: Actor | None, post: str, id: str) -> Comment:
         """Return a comment of a post, or what is left of a deleted one. The post must be visible. Two round trips."""

@@ -38,6 +38,7 @@ from plaza.social.private_fields import PrivateFields
 from plaza.social.relations import Relations
 from plaza.social.report_sources import CommentReports, PostReports, UserReports
 from plaza.social.search_source import PostSearch, UserSearch
+from plaza.social.suggestions import SocialSuggestions
 from plaza.social.topic_source import PostTopics
 from plaza.social.user_states import SocialUserStates
 from plaza.social.users import Users
@@ -72,6 +73,7 @@ def build(core: Core) -> Parts:
         Engagements(functions, posts),
         feeds,
         PostAtomFeeds(feeds, users, core.settings),
+        SocialSuggestions(feeds, users),
         home,
         InboundSync(functions, posts, clock, private),
     ]

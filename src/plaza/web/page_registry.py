@@ -24,6 +24,7 @@ from plaza.sessions.session_cache import SessionCache
 from plaza.shop.cart_counts import CartCounts
 from plaza.social.avatars import Avatars
 from plaza.social.credentials import Credentials
+from plaza.social.suggestions import SocialSuggestions
 from plaza.social.users import Users
 from plaza.web import (
     routes_accounts,
@@ -42,6 +43,7 @@ from plaza.web import (
     routes_operator_orders,
     routes_operator_users,
     routes_operator_webhooks,
+    routes_own,
     routes_pictures,
     routes_post_feeds,
     routes_posts,
@@ -78,6 +80,7 @@ _ROUTES: Final[Mapping[str, Sequence[Routes]]] = {
         routes_posts.page,
         routes_pictures.page,
         routes_users.page,
+        routes_own.page,
         routes_settings.page,
         routes_security.page,
         routes_recovery.page,
@@ -90,7 +93,7 @@ _ROUTES: Final[Mapping[str, Sequence[Routes]]] = {
         routes_operator_items.page,
         routes_operator_orders.page,
     ),
-    "articles": (routes_articles.page,),
+    "articles": (routes_articles.page, routes_own.articles_page),
     "challenges": (routes_challenges.page, routes_challenge_edits.page, routes_tracking.page),
     "desk": (routes_operator_users.page, routes_operator_growth.page),
     "live": (routes_live.page, routes_operator_live.page),
@@ -124,7 +127,7 @@ def services(
         known.get(UnreadCounts),
         known[CartCounts],
     )
-    sidebar = Sidebar(known.get(EventSchedule), known.get(ArticleLists), core.clock)
+    sidebar = Sidebar(known.get(EventSchedule), known.get(ArticleLists), known[SocialSuggestions], core.clock)
     passkeys: Passkeys = known[Passkeys]
     party, issuer = passkeys.relying_party, core.settings.oidc_issuer
     methods = SignInMethods(party.origin if party.is_usable else "", urlsplit(issuer).hostname or "")

@@ -13,6 +13,7 @@ from plaza.social.feeds import Feeds
 from plaza.social.hashtags import require_tag
 from plaza.social.home_feed import HomeFeed
 from plaza.social.model import FeedItem
+from plaza.social.suggestions import SocialSuggestions
 from plaza.web import post_html
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
@@ -23,6 +24,8 @@ from plaza.web.text_html import next_page_link, tag_path
 from plaza.web.visitors import Visitor
 
 page = PageRoutes()
+
+MAX_SUGGESTED = 5
 
 
 async def feed_page(
@@ -36,6 +39,7 @@ async def feed_page(
         "tabs": "",
         "empty": "No posts yet.",
         "watch": "",
+        "suggested": (),
         **context,
     }
     cards = post_html.post_cards(feed.items, site.clock.now_ms())
@@ -68,12 +72,17 @@ async def explore_with_slash() -> Response[str]:
 
 
 @page.get("/following", access=USER)
-async def following(request: Request, site: PageResponses, home: HomeFeed, cursor: str | None = None) -> Response[str]:
-    """List the posts of followed users, newest first."""
+async def following(
+    request: Request, site: PageResponses, home: HomeFeed, suggestions: SocialSuggestions, cursor: str | None = None
+) -> Response[str]:
+    """List the posts of followed users, newest first, and suggest more users."""
     visitor = await site.visitors.from_request(request)
     feed = await home.page(visitor.require_user(), Page(cursor=cursor), users=False)
-    context = {"section": "Following", "title": "Following", "empty": "Follow users to see their posts here."}
-    context["watch"] = "following" if cursor is None else ""
+    context: dict[str, Any] = {"section": "Following", "title": "Following"}
+    context["empty"] = "Follow users to see their posts here."
+    if cursor is None:
+        context["watch"] = "following"
+        context["suggested"] = await suggestions.users_to_follow(visitor.require_user(), MAX_SUGGESTED)
     return await feed_page(site, request, visitor, feed, "/app/following", **context)
 
 

@@ -17,6 +17,7 @@ from plaza.social.users import Users
 from plaza.web import forms, post_html
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
+from plaza.web.routes_own import own_tabs
 from plaza.web.routes_settings import settings_tabs
 from plaza.web.text_html import next_page_link, user_path
 from plaza.web.visitors import Visitor
@@ -68,7 +69,8 @@ async def profile(
     cards = post_html.post_cards(feed.items, site.clock.now_ms())
     more = next_page_link(user_path(username), feed.pagination)
     atom = f"/users/{encode_segment(username)}.atom"
-    response = site.page(request, visitor, "profile.html", **header, rows=cards, more=more, atom=atom)
+    context = {**header, "tabs": own_tabs(username, "Posts") if visitor.name == username else ""}
+    response = site.page(request, visitor, "profile.html", **context, rows=cards, more=more, atom=atom)
     return await site.mentions.complete(response)
 
 

@@ -1,5 +1,5 @@
-"""The sidebar: live events, popular articles and groups. It is the same for all visitors, so it is refreshed every ten
-seconds and not per request. It names no users, so it does not depend on blocks.
+"""The sidebar: live events, trending tags, popular articles and groups. It is the same for all visitors, so it is
+refreshed every ten seconds and not per request. It names no users, so it does not depend on blocks.
 """
 
 from __future__ import annotations
@@ -18,17 +18,22 @@ from plaza.core.clock import Clock
 from plaza.core.errors import PlazaError
 from plaza.core.paging import Page
 from plaza.live.schedule import EventSchedule, ScheduledEvent
+from plaza.social.suggestions import SocialSuggestions
 from plaza.web.rendering import fragment
 
 REFRESH_MS: Final = 10_000
 MAX_ENTRIES: Final = 4
 MAX_GROUPS: Final = 12
+MAX_TAGS: Final = 8
 
 
 class Sidebar:
     """The sidebar as HTML."""
 
-    def __init__(self, schedule: EventSchedule | None, lists: ArticleLists | None, clock: Clock) -> None:
+    def __init__(
+        self, schedule: EventSchedule | None, lists: ArticleLists | None, suggestions: SocialSuggestions, clock: Clock
+    ) -> None:
+        self._suggestions = suggestions
         self._schedule = schedule
         self._lists = lists
         self._clock = clock
@@ -65,9 +70,11 @@ class Sidebar:
     async def _refresh(self) -> None:
         # Pages work without a sidebar, and the next refresh tries again.
         with contextlib.suppress(PlazaError):
-            events, articles = await asyncio.gather(self._list_events(), self._list_articles())
-            self._html = fragment("sidebar.html", events=events[:MAX_ENTRIES], articles=articles)
-            self._articles_html = fragment("sidebar.html", events=(), articles=articles)
+            events, articles, tags = await asyncio.gather(
+                self._list_events(), self._list_articles(), self._suggestions.trending_tags(MAX_TAGS)
+            )
+            self._html = fragment("sidebar.html", events=events[:MAX_ENTRIES], articles=articles, tags=tags)
+            self._articles_html = fragment("sidebar.html", events=(), articles=articles, tags=())
 
     async def _list_events(self) -> Sequence[ScheduledEvent]:
         return () if self._schedule is None else await self._schedule.list_events()

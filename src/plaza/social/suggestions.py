@@ -1,0 +1,73 @@
+"""What a reader may like: tags that many use now, and users that the followed ones follow too."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from msgspec import Struct
+
+from plaza.core.auth import Actor
+from plaza.core.paging import Page
+from plaza.social.feeds import Feeds
+from plaza.social.keys import USER_FOLLOWING, USER_MUTED
+from plaza.social.model import User
+from plaza.social.users import Users
+
+# The latest posts that trending tags are counted in.
+POSTS_COUNTED: Final = 100
+# How many of a user's follows are looked at, and how many follows of each: at most 900 names.
+FOLLOWS_READ: Final = 30
+# Read beyond what is shown, because some may be hidden from the user.
+SPARE_USERS: Final = 20
+
+
+class TrendingTag(Struct, frozen=True):
+    """A tag, and how many authors used it in the latest posts."""
+
+    name: str
+    authors: int
+
+
+class SuggestedUser(Struct, frozen=True):
+    """A user to follow, and how many followed users (of those that were looked at) follow them too."""
+
+    user: User
+    mutual: int
+
+
+class SocialSuggestions:
+    """Suggests tags and users."""
+
+    def __init__(self, feeds: Feeds, users: Users) -> None:
+        self._feeds = feeds
+        self._users = users
+        self._valkey = users.valkey
+
+    async def trending_tags(self, count: int) -> list[TrendingTag]:
+        """Return the tags that most authors used in the latest 100 posts, at least two. Two round trips."""
+        latest = await self._feeds.explore(None, Page(limit=POSTS_COUNTED), users=False)
+        used = {(tag, item.post.user_id) for item in latest.items for tag in item.post.hashtags}
+        authors = Counter(tag for tag, _ in used)
+        ranked = sorted(authors.items(), key=lambda pair: (-pair[1], pair[0]))
+        return [TrendingTag(tag, number) for tag, number in ranked[:count] if number > 1]
+
+    async def users_to_follow(self, actor: Actor, count: int) -> list[SuggestedUser]:
+        """Return the users that most followed users follow too, never blocked or muted ones. Four round trips."""
+        me = actor.name
+        followed: list[str] = await self._valkey.call("SRANDMEMBER", USER_FOLLOWING(me), FOLLOWS_READ)
+        if not followed:
+            return []
+        lists = await self._valkey.batch([("SRANDMEMBER", USER_FOLLOWING(name), FOLLOWS_READ) for name in followed])
+        mutual = Counter(name for names in lists for name in names)
+        del mutual[me]
+        names = [name for name, _ in sorted(mutual.items(), key=lambda pair: (-pair[1], pair[0]))]
+        if not names:
+            return []
+        follows, muted = await self._valkey.batch(
+            [("SMISMEMBER", USER_FOLLOWING(me), *names), ("ZMSCORE", USER_MUTED(me), *names)]
+        )
+        left = [name for name, on, score in zip(names, follows, muted, strict=True) if not on and score is None]
+        profiles = await self._users.public_profiles(actor, left[: count + SPARE_USERS])
+        shown = [SuggestedUser(user, mutual[user.username]) for user in profiles if user is not None]
+        return shown[:count]

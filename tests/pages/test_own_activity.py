@@ -1,0 +1,63 @@
+"""What users find about themselves and others: the tabs of the own profile, trending tags, and users to follow."""
+
+from __future__ import annotations
+
+from plaza.app import Plaza
+from plaza.core.auth import Actor
+from plaza.social.model import NewPost
+from plaza.social.posts import Posts
+from plaza.social.relations import Relations
+from plaza.social.suggestions import SocialSuggestions
+from tests.pages.conftest import PageClient
+
+
+async def test_the_own_profile_has_articles_votes_and_comments(ana: PageClient, url: str, plaza: Plaza) -> None:
+    post = (await plaza.get(Posts).create(Actor("ana", "user"), NewPost("hello"))).id
+    await ana.submit(f"/app/posts/{post}/comments", content="Under a post.")
+    await ana.submit("/app/articles", page="/app/articles/new", title="A link", link="https://example.org/")
+    await ana.submit("/app/articles/1/comments", page="/app/articles/1", content="Under an article.")
+    assert "/app/you/votes" in (await ana.get("/app/people/ana")).text
+    for path, text in (
+        ("/app/you/articles", "A link"),
+        ("/app/you/votes", "A link"),
+        ("/app/you/comments", "Under a post."),
+        ("/app/you/comments/articles", "Under an article."),
+    ):
+        page = await ana.get(path)
+        assert (page.status_code, text in page.text) == (200, True), path
+    async with PageClient(url) as bob:
+        await bob.sign_up("bob")
+        assert "/app/you/votes" not in (await bob.get("/app/people/ana")).text
+        assert "A link" not in (await bob.get("/app/you/votes")).text.split("<main")[1].split("</main>")[0]
+
+
+async def test_suggested_users_are_followed_by_others_and_never_hidden(ana: PageClient, url: str, plaza: Plaza) -> None:
+    names = ("bob", "cy", "dora", "eva", "finn")
+    for name in names:
+        async with PageClient(url) as client:
+            await client.sign_up(name)
+    relations, me = plaza.get(Relations), Actor("ana", "user")
+    for follower, followed in (("ana", "bob"), ("ana", "cy"), ("bob", "dora"), ("cy", "dora"), ("bob", "cy")):
+        await relations.follow(Actor(follower, "user"), followed)
+    for followed in ("eva", "finn", "ana"):
+        await relations.follow(Actor("bob", "user"), followed)
+    await relations.block(me, "eva")
+    await relations.mute(me, "finn")
+    found = await plaza.get(SocialSuggestions).users_to_follow(me, 5)
+    assert [(each.user.username, each.mutual) for each in found] == [("dora", 2)]
+    page = (await ana.get("/app/following")).text
+    assert "People to follow" in page
+    assert "Followed by 2 you follow" in page
+    await relations.block(Actor("dora", "user"), "ana")
+    assert "People to follow" not in (await ana.get("/app/following")).text
+
+
+async def test_trending_tags_are_those_of_most_authors(guest: PageClient, plaza: Plaza) -> None:
+    posts = plaza.get(Posts)
+    async with PageClient(str(guest.base_url)) as client:
+        await client.sign_up("ana")
+    async with PageClient(str(guest.base_url)) as client:
+        await client.sign_up("bob")
+    for name, text in (("ana", "#rain #tea"), ("ana", "#tea"), ("bob", "#rain")):
+        await posts.create(Actor(name, "user"), NewPost(text))
+    assert [(tag.name, tag.authors) for tag in await plaza.get(SocialSuggestions).trending_tags(5)] == [("rain", 2)]
