@@ -213,6 +213,21 @@ async def test_if_the_computing_process_dies_another_computes_after_the_lease(
     assert (await get(pages, render)).page.body == b"<p>1</p>"
 
 
+async def test_after_the_clock_was_set_back_a_lease_from_before_delays_no_page(
+    functions: Functions, render: Renderer, clock: ManualClock
+) -> None:
+    keys = [CACHED_PAGE(PAGE), PAGE_STATE(PAGE)]
+
+    async def claim(request: str) -> str:
+        return str(await functions.run("caching_claim_page", keys, request, clock.now_ms(), 5000, "0"))
+
+    assert (await claim("the dead"), await claim("another")) == ("yours", "busy")
+    clock.advance(seconds=-3600)
+    assert (await claim("the next"), await claim("another")) == ("yours", "busy")
+    clock.advance(seconds=6)
+    assert (await get(PageCache(functions, clock=clock), render)).page.body == b"<p>1</p>"
+
+
 async def test_purging_a_tag_drops_every_page_with_it_and_no_other(
     pages: PageCache, render: Renderer, clock: ManualClock
 ) -> None:

@@ -16,7 +16,7 @@ from plaza.caching.library import BRIEF_SECONDS
 from plaza.caching.page_cache import Computation, PageCache
 from plaza.caching.page_store import CachedPage
 from plaza.caching.row_cache import RowCache
-from plaza.caching.row_store import DUE_LEASE_SECONDS, RowData
+from plaza.caching.row_store import DUE_LEASE_SECONDS, LOAD_LEASE_MS, RowData
 from plaza.caching.standalone import connect
 from plaza.core.clock import ManualClock
 from plaza.core.due_times import make_all_due
@@ -211,6 +211,24 @@ async def test_many_workers_share_the_work_and_do_nothing_twice(
     for _ in range(3):
         await asyncio.gather(*(worker.worker.copy_due() for worker in workers))
     assert sorted(table.asked) == sorted(table.rows)
+
+
+async def test_after_the_clock_was_set_back_a_lease_from_before_delays_no_row(
+    rows: RowCache, functions: Functions, table: Table, clock: ManualClock
+) -> None:
+    table.put("1", qty=5)
+
+    async def claim(reader: str) -> str:
+        keys = [CACHED_ROW("1"), ROW_STATE("1")]
+        return str(await functions.run("caching_claim_row", keys, reader, clock.now_ms(), LOAD_LEASE_MS))
+
+    assert (await claim("the dead"), await claim("another")) == ("yours", "busy")
+    clock.advance(seconds=-3600)
+    assert (await claim("the next"), await claim("another")) == ("yours", "busy")
+    clock.advance(seconds=LOAD_LEASE_MS / 1000 + 1)
+    row = await rows.get("1")
+    assert row is not None
+    assert row.data["qty"] == 5
 
 
 async def test_rows_of_a_dead_worker_are_copied_by_another(
