@@ -40,6 +40,7 @@ from plaza.core.health import System
 from plaza.core.health_history import HealthHistory
 from plaza.core.http import meta_routes
 from plaza.core.http.app import App, make_app
+from plaza.core.http.handler_signature import handler_types
 from plaza.core.http.routes import Routes
 from plaza.core.idempotency import Idempotency
 from plaza.core.keyspace import Catalogue
@@ -92,10 +93,7 @@ from plaza.social.inbound_sync import InboundSync
 from plaza.social.password_changes import PasswordChanges
 from plaza.social.posts import Posts
 from plaza.valkey_discovery import open_connection
-from plaza.web import page_registry
-from plaza.web.demo_accounts import NoDemo
-from plaza.web.page_responses import PageResponses
-from plaza.web.page_routes import SitePageAccess
+from plaza.web import REQUIRED_DOMAINS
 from plaza.webhooks import domain as webhooks
 from plaza.worker import Worker
 
@@ -167,32 +165,8 @@ async def running(
         jobs = _worker(core, domains, parts, services, demo)
         if demo is not None:
             services[Demo] = demo
-        if shows_pages(domains):
-            job_names = [*jobs.timers, *(demo.timers if demo is not None else ())]
-            names = [domain.name for domain in domains]
-            pages = page_registry.services(core, services, demo or NoDemo(), job_names, names)
-            services |= {type(service): service for service in pages}
         replication = ReplicationWait(core.valkey, settings.wait_replicas) if settings.wait_replicas else None
-        build_app = partial(
-            make_app,
-            routes_of(domains),
-            services,
-            auth=core.auth,
-            settings=settings,
-            limiter=core.limiter,
-            idempotency=Idempotency(core.valkey, core.clock),
-            observer=requests,
-            error_formats=page_registry.ERROR_FORMATS if shows_pages(domains) else {},
-            pages=SitePageAccess(services[PageResponses]) if shows_pages(domains) else None,
-            viewer_auth=services[ViewerAuthenticator].actor if ViewerAuthenticator in services else None,
-            admin_mfa=services.get(AdminMfa),
-            explain_error=services[WrongTypeReporter].explain,
-            draining=draining,
-            security_log=services.get(SqlSecurityLog),
-            replication=replication,
-            event_types=event_types(domains),
-            skip_unavailable=not runs_demo(domains),
-        )
+        build_app = partial(_build_app, core, domains, services, jobs, requests, draining, replication)
         try:
             yield Plaza(core, jobs, services, build_app)
         finally:
@@ -207,10 +181,49 @@ async def running(
             requests.flush()
 
 
+def _build_app(
+    core: Core,
+    domains: Sequence[Domain],
+    services: Mapping[type, Any],
+    jobs: Worker,
+    requests: RequestLog,
+    draining: asyncio.Event,
+    replication: ReplicationWait | None,
+) -> App:
+    """Build the ASGI application of these domains, with the pages if the domains are there that every page uses."""
+    page_options: dict[str, Any] = {}
+    if shows_pages(domains):
+        from plaza.web import page_registry  # the pages and their templates, which commands do not need
+
+        demo: Demo | None = services.get(Demo)
+        job_names = [*jobs.timers, *(demo.timers if demo is not None else ())]
+        pages = page_registry.services(core, services, demo, job_names, [domain.name for domain in domains])
+        services = {**services, **{type(service): service for service in pages}}
+        page_options = page_registry.app_options(services)
+    return make_app(
+        routes_of(domains),
+        services,
+        auth=core.auth,
+        settings=core.settings,
+        limiter=core.limiter,
+        idempotency=Idempotency(core.valkey, core.clock),
+        observer=requests,
+        viewer_auth=services[ViewerAuthenticator].actor if ViewerAuthenticator in services else None,
+        admin_mfa=services.get(AdminMfa),
+        explain_error=services[WrongTypeReporter].explain,
+        draining=draining,
+        security_log=services.get(SqlSecurityLog),
+        replication=replication,
+        event_types=event_types(domains),
+        skip_unavailable=not runs_demo(domains),
+        **page_options,
+    )
+
+
 def _services(
     core: Core, domains: Sequence[Domain], parts: Sequence[Parts], draining: asyncio.Event
 ) -> dict[type, Any]:
-    """Return the services that handlers and commands can ask for, by type; those of the pages are added later."""
+    """Return the services that handlers and commands can ask for, by type, without those of the pages."""
     services: dict[type, Any] = {type(service): service for part in parts for service in part.services}
     services[System] = System(
         core.functions, core.sql, draining, start_page="/app" if shows_pages(domains) else "/docs"
@@ -263,9 +276,8 @@ def _worker(
 
 
 def _clock_steps(core: Core, parts: Sequence[Parts], auditor: Auditor) -> ClockSteps:
-    lifetimes = partial(cut_lifetimes, core.functions, auditor.families)
     handlers = [handler for part in parts for handler in part.on_clock_set_back]
-    return ClockSteps(core.valkey, core.clock, [*handlers, lifetimes])
+    return ClockSteps(core.valkey, core.clock, [*handlers, lambda: cut_lifetimes(core.functions, auditor.families)])
 
 
 @asynccontextmanager
@@ -380,17 +392,27 @@ def routes_of(domains: Sequence[Domain]) -> list[Routes]:
     own = [health.route, event_routes.route, proxy.route, *(routes for domain in domains for routes in domain.routes)]
     if social.DOMAIN in domains:
         own.append(routes_feed_streams.route)
-    return [*own, *page_registry.routes([domain.name for domain in domains])] if shows_pages(domains) else own
+    if not shows_pages(domains):
+        return own
+    from plaza.web import page_registry  # see `_build_app`
+
+    return [*own, *page_registry.routes([domain.name for domain in domains])]
 
 
 def shows_pages(domains: Sequence[Domain]) -> bool:
     """Whether the domains are there that every page uses."""
-    return {domain.name for domain in domains} >= page_registry.REQUIRES
+    return {domain.name for domain in domains} >= REQUIRED_DOMAINS
 
 
 def runs_demo(domains: Sequence[Domain]) -> bool:
     """The demo uses all domains."""
     return all(domain in domains for domain in DOMAINS)
+
+
+def prepare_routes(domains: Sequence[Domain]) -> None:
+    """Import all routes and read their handlers, so that processes which are forked afterwards need not."""
+    for route in (route for group in routes_of(domains) for route in group.routes):
+        handler_types(route.handler)
 
 
 def route_groups(domains: Sequence[Domain] = DOMAINS) -> list[Routes]:

@@ -32,6 +32,7 @@ from plaza.commands import (
 from plaza.commands.base import add_command, settings_of_existing
 from plaza.core.process.gc_freeze import relax_gc
 from plaza.core.settings import Settings
+from plaza.core.submodules import import_without
 
 if TYPE_CHECKING:
     from plaza.commands.base import Run
@@ -41,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns its exit status."""
     relax_gc()
     given = parser().parse_args(arguments)
+    # structlog imports rich, if it is there, for tracebacks that Plaza does not show: 50 modules at every start.
+    import_without("structlog", "rich")
     # Imported here, like the modules of commands: `plaza --help` needs none of them, and starts twice as fast.
     from plaza.cli_errors import EXPECTED, print_error
     from plaza.core.telemetry import configure_logs

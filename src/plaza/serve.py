@@ -25,7 +25,7 @@ import uvicorn
 import uvloop
 
 from plaza import __version__
-from plaza.app import Plaza, configured_domains, running, runs_demo, shows_pages
+from plaza.app import Plaza, configured_domains, prepare_routes, running, runs_demo, shows_pages
 from plaza.cli_errors import EXPECTED, print_error
 from plaza.core.clock import Clock
 from plaza.core.embedded_valkey import EmbeddedValkey
@@ -73,6 +73,7 @@ async def _serve(settings: Settings, sock: socket.socket, *, may_load_demo: bool
             if settings.workers == 1:
                 await run_api(settings, sock, shutdown, on_ready, with_worker=True)
             else:
+                prepare_routes(configured_domains(settings))
                 api = partial(run_child, partial(run_api, settings, sock))
                 worker = partial(run_child, partial(run_worker, settings))
                 await Supervisor(settings, shutdown, api, worker).run(on_ready)

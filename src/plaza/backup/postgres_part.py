@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, MetaData, inspect, text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.backup.chunks import ChunkStore, StoredStream
 from plaza.backup.snapshots import SqlPart
 from plaza.backup.valkey_part import read_file
 from plaza.core import sql_migrations
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.sql import postgres_engine, postgres_url
 
 DIALECT: Final = "postgresql"

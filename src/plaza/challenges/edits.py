@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sqlalchemy import delete, insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.tables import EDIT
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.comment_tree import MAX_EDITS
 
 

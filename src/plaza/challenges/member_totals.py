@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import ColumnElement, Select, func, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.model import Totals
 from plaza.challenges.readable_rows import BATCH, ReadableRows
 from plaza.challenges.tables import MEMBER, TRACKING
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.sequences import chunks
 from plaza.core.sql import Sql
 

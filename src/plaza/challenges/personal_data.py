@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from sqlalchemy import Table, and_, delete, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges import keys
 from plaza.challenges.events import STREAM, ChallengeJoined, ChallengeLeft, ChallengeReacted
@@ -16,6 +15,7 @@ from plaza.challenges.post_deletion import PostDeletion, delete_logged
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.readable_rows import BATCH
 from plaza.challenges.tables import CHALLENGE, DELETE_LOG, EDIT, INSERT_LOG, MEMBER, POST, REACTION, TRACKING
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.events import EventData
 from plaza.core.sql_events import add_events
 from plaza.core.username_locks import wait_for_username_locks

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Table, delete
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.edits import delete_texts
 from plaza.challenges.events import STREAM, ChallengePostDeleted
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.queries import log_rows
 from plaza.challenges.tables import DELETE_LOG, POST, REACTION
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.sql_events import add_events
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, delete, func, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.edits import keep_text
 from plaza.challenges.events import STREAM, ChallengePosted, ChallengePostEdited, ChallengeReacted
@@ -33,6 +32,7 @@ from plaza.challenges.queries import (
     require_visible,
 )
 from plaza.challenges.tables import DELETE_LOG, INSERT_LOG, POST, REACTION
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, NotFound

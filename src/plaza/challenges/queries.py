@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from sqlalchemy import Table, bindparam, func, insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.model import ChallengeEnded, PrivateChallenge
 from plaza.challenges.tables import CHALLENGE, INSERT_LOG, MEMBER
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.auth import Actor
 from plaza.core.errors import NotFound
 from plaza.core.sql import Sql

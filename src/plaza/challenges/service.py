@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 from sqlalchemy import bindparam, delete, or_, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.edits import keep_text
 from plaza.challenges.events import STREAM, ChallengeCreated, ChallengeEdited, ChallengeJoined, ChallengeLeft
@@ -38,6 +37,7 @@ from plaza.challenges.queries import (
     require_visible,
 )
 from plaza.challenges.tables import CHALLENGE, DELETE_LOG, MEMBER, TRACKING
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Invalid

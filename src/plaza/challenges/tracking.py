@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.events import STREAM, ChallengeTracked, ChallengeUntracked
 from plaza.challenges.member_totals import from_row, read_totals, recount
@@ -29,6 +28,7 @@ from plaza.challenges.post_deletion import delete_logged
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.queries import log_rows, read_challenge, read_membership, require_ongoing, require_visible
 from plaza.challenges.tables import INSERT_LOG, TRACKING
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import Invalid

@@ -147,7 +147,7 @@ def _run_audit(mode: str, command: str, *, as_json: bool) -> int:
 
     from plaza.adoption import adopt
     from plaza.keyspace.audit import ADOPT, REPAIR, AuditReport, Audits
-    from plaza.keyspace.audit.report import show
+    from plaza.keyspace.audit.report_text import show
 
     done = TextColumn("{task.completed:,} {task.fields[at]}")
     columns = (TextColumn("keys"), BarColumn(), done, TimeRemainingColumn())

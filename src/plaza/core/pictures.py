@@ -13,8 +13,8 @@ from typing import Annotated, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Meta
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.auth import Actor
 from plaza.core.picture_variants import VARIANT_WIDTHS, variant_size
 from plaza.core.root_path import with_root

@@ -33,9 +33,9 @@ from typing import Any
 from sqlalchemy import Engine, Executable, MetaData, Row, Table, event, exc, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from plaza.core import metrics, sql_migrations
+from plaza.core.async_engine import AsyncConnection, AsyncEngine, create_async_engine
 from plaza.core.errors import OperatorError, SettingError, Unavailable
 from plaza.core.extras import require_extra
 from plaza.core.settings import Settings

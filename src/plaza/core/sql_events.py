@@ -28,9 +28,9 @@ from typing import Any
 import msgspec
 import structlog
 from sqlalchemy import BigInteger, Column, Integer, Row, String, Table, Text, delete, insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.core import keys as core
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.errors import Unavailable
 from plaza.core.event_streams import EventStream, stream_of
 from plaza.core.events import EventData

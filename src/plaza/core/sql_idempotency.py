@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Table, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.idempotency import STORED_MS
 from plaza.core.sql import Sql
 

@@ -45,12 +45,15 @@ class TrackingCache(Generic[T]):
     async def load(self, key: str, read: Callable[[], Awaitable[T | None]]) -> T | None:
         """Read and cache a value. Two round trips, once until it changes."""
         marker = self._loading[key] = object()
-        await self._valkey.tracked("EXISTS", key)
-        found = await read()
-        if self._loading.get(key) is marker:
-            del self._loading[key]
-            if found is not None:
-                self.put(key, found)
+        try:
+            await self._valkey.tracked("EXISTS", key)
+            found = await read()
+        finally:
+            is_current = self._loading.get(key) is marker
+            if is_current:
+                del self._loading[key]
+        if is_current and found is not None:
+            self.put(key, found)
         return found
 
     def _invalidate(self, keys: list[str] | None) -> None:

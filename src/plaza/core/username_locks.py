@@ -19,8 +19,8 @@ from __future__ import annotations
 import hashlib
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.errors import Unauthenticated
 from plaza.core.keys import TOKEN_CUTOFFS
 from plaza.core.sql import Sql

@@ -64,7 +64,7 @@ class DemoActions:
         self._valkey = core.valkey
         self._choices = choices
         self._rng = rng
-        self._users = CommunityUsers().users
+        self._community = CommunityUsers()
         self._posts: Posts = services[Posts]
         self._engagements: Engagements = services[Engagements]
         self._comments: Comments = services[Comments]
@@ -100,11 +100,11 @@ class DemoActions:
     async def _comment(self, user: DemoUser, actor: Actor) -> object:
         id = await self._choices.choose_recent(EXPLORE_FEED())
         author = (await self._posts.get(actor, id)).username
-        about = next((other.topic for other in self._users if other.username == author), user.topic)
+        about = next((other.topic for other in self._community.users if other.username == author), user.topic)
         return await self._comments.create(actor, id, NewComment(about.comment(self._rng)))
 
     async def _follow(self, user: DemoUser, actor: Actor) -> object:
-        return await self._follows.follow(actor, self._choices.choose(self._users).username)
+        return await self._follows.follow(actor, self._choices.choose(self._community.users).username)
 
     async def _vote(self, user: DemoUser, actor: Actor) -> object:
         id = int((await self._choices.choose_recent(ARTICLES_BY_TIME())).partition(":")[2])

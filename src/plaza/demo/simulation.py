@@ -28,7 +28,7 @@ class DemoSimulation:
     def __init__(self, core: Core, services: Mapping[type, Any], rng: Random | None = None) -> None:
         self._valkey = core.valkey
         self._rng = rng or Random()
-        self._users = CommunityUsers().users
+        self._community = CommunityUsers()
         self._choices = RandomChoices(core.valkey, self._rng)
         self._actions = DemoActions(core, services, self._choices, self._rng)
         self._audience = DemoAudience(services[LiveService], core.clock)
@@ -44,7 +44,7 @@ class DemoSimulation:
         return ", ".join(done)
 
     async def _choose_user(self) -> DemoUser | None:
-        user = self._choices.choose(self._users, 1.3)
+        user = self._choices.choose(self._community.users, 1.3)
         role, suspended = await self._valkey.batch(
             [("HGET", USER(user.username), "role"), ("HGET", AUTH_USER(user.username), "suspended_at")]
         )

@@ -15,8 +15,8 @@ from typing import Any, Final, get_args
 
 import msgspec
 from sqlalchemy import select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.clock import Clock
 from plaza.core.event_streams import EventStream, all_streams
 from plaza.core.events import Event

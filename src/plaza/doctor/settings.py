@@ -10,8 +10,8 @@ from plaza.app import configured_domains
 from plaza.core.errors import OperatorError
 from plaza.core.extras import PACKAGES, is_installed, require_extra
 from plaza.core.http.trusted_proxies import TrustedProxies
+from plaza.core.issuer_key import read_public_key
 from plaza.core.settings import Settings, variable
-from plaza.core.tokens import read_public_key
 from plaza.doctor.check import CheckResult, ok, warning, wrong
 
 NAME = "settings"

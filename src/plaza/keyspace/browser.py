@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 from msgspec import Struct
@@ -87,7 +88,10 @@ class KeyBrowser:
         self.catalogues = catalogues
         self._families = KeyFamilies(catalogues, valkey.layout)
         self._documented = KeyFamilies(catalogues, Layout.PLAIN)
-        self._named = {name: self._families.for_key(key) for catalogue in catalogues for name, key in catalogue}
+
+    @cached_property
+    def _named(self) -> dict[str, KeyFamily]:
+        return {name: self._families.for_key(key) for catalogue in self.catalogues for name, key in catalogue}
 
     @property
     def closed_patterns(self) -> frozenset[str]:

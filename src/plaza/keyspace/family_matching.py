@@ -75,27 +75,38 @@ def _deletion_check(key: Key, id: str) -> Command:
 
 
 class KeyFamilies:
-    """All key families of several catalogues."""
+    """All key families of several catalogues. They are made when one is first asked for: many processes need none."""
 
     def __init__(self, catalogues: Iterable[Catalogue], layout: Layout) -> None:
-        self.all: list[KeyFamily] = []
-        self._by_key: dict[int, KeyFamily] = {}
-        for catalogue in catalogues:
+        self._catalogues = tuple(catalogues)
+        self._layout = layout
+
+    @cached_property
+    def all(self) -> list[KeyFamily]:
+        families = []
+        for catalogue in self._catalogues:
             deletion_markers: dict[str, list[Key]] = {}
             for _, key in catalogue:
                 if key.marks_deletion_of:
                     deletion_markers.setdefault(key.marks_deletion_of, []).append(key)
-            for _, key in catalogue:
-                family = KeyFamily(catalogue.domain, key, catalogue.shapes, deletion_markers)
-                self.all.append(family)
-                self._by_key[id(key)] = family
-        self._exact = {f.key.pattern: f for f in self.all if not f.key.parts}
-        groups: dict[str, list[KeyFamily]] = defaultdict(list)
+            families += [KeyFamily(catalogue.domain, key, catalogue.shapes, deletion_markers) for _, key in catalogue]
+        return families
+
+    @cached_property
+    def _by_key(self) -> dict[int, KeyFamily]:
+        return {id(family.key): family for family in self.all}
+
+    @cached_property
+    def _exact(self) -> dict[str, KeyFamily]:
+        return {family.key.pattern: family for family in self.all if not family.key.parts}
+
+    @cached_property
+    def _groups(self) -> dict[str, PrefixGroup]:
+        groups: dict[str, list[KeyFamily]] = defaultdict(list, {"": []})
         for family in self.all:
             if family.key.parts:
                 groups[_prefix(family.key)].append(family)
-        self._groups = {prefix: PrefixGroup(families, layout) for prefix, families in groups.items()}
-        self._without_prefix = self._groups.pop("", PrefixGroup([], layout))
+        return {prefix: PrefixGroup(families, self._layout) for prefix, families in groups.items()}
 
     def for_key(self, key: Key) -> KeyFamily:
         """The family of a declared key."""
@@ -107,7 +118,7 @@ class KeyFamilies:
         if found is not None:
             return found, ()
         group = self._groups.get(name[: name.find(":") + 1])
-        return (group.match(name) if group else None) or self._without_prefix.match(name)
+        return (group.match(name) if group else None) or self._groups[""].match(name)
 
 
 class PrefixGroup:

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import msgspec
 from sqlalchemy import bindparam, delete, select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.clock import Clock
 from plaza.core.sql import Sql
 from plaza.media.object_store import MediaStore

@@ -28,8 +28,8 @@ from sqlalchemy import (
     union_all,
     update,
 )
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.search_source import SearchDocument
 from plaza.core.sql import Sql
 from plaza.search.match_expression import (

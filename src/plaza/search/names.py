@@ -12,8 +12,8 @@ from functools import cache
 from typing import Final
 
 from sqlalchemy import Select, Table, bindparam, delete, func, insert, select, union_all
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.search_source import SearchDocument
 from plaza.core.sql import Sql
 from plaza.search.tables import INDEXED_PREFIXES, SEARCH_NAME, SEARCH_TRIGRAM, name_prefix

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.caching.row_store import RowData
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.clock import Clock
 from plaza.core.errors import Unauthenticated
 from plaza.core.idempotency import STORED_MS

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from functools import cache
 from importlib.resources import files
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import jinja2
 from markupsafe import Markup
 
 from plaza.caching.item_views import ItemViews
@@ -17,6 +17,9 @@ from plaza.caching.page_store import CachedPage, ServedPage, page_etag, page_has
 from plaza.sessions.keys import LOGIN_TOKENS
 from plaza.shop.items import Items, page_tag
 from plaza.shop.model import Item
+
+if TYPE_CHECKING:
+    import jinja2
 from plaza.shop.money import format_money
 
 _TEMPLATES = files("plaza.shop").joinpath("templates")
@@ -30,12 +33,18 @@ _POLICY: Final = (
     "frame-ancestors 'none'"
 )
 
-_environment = jinja2.Environment(
-    loader=jinja2.FunctionLoader(lambda name: _TEMPLATES.joinpath(name).read_text()),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-)
+
+@cache
+def _item_template() -> jinja2.Template:
+    import jinja2  # commands and workers need none of it
+
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: _TEMPLATES.joinpath(name).read_text()),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+    )
+    return environment.get_template("item.html")
 
 
 class Storefront:
@@ -47,7 +56,6 @@ class Storefront:
         self._currency = currency
         self._pages = pages
         self._valkey = pages.functions.valkey
-        self._item_page = _environment.get_template("item.html")
 
     async def item_page(self, id: int, token: str | None, *, bypass_reason: str = "") -> ServedPage:
         """Return the page of an item and count a view. One round trip more than the page itself, cached or not.
@@ -74,11 +82,15 @@ class Storefront:
         return served
 
     def _render(self, item: Item) -> CachedPage:
-        body = self._item_page.render(
-            item=item,
-            price=format_money(item.price, self._currency),
-            style=Markup(_STYLE),  # noqa: S704 a file of this package
-        ).encode()
+        body = (
+            _item_template()
+            .render(
+                item=item,
+                price=format_money(item.price, self._currency),
+                style=Markup(_STYLE),  # noqa: S704 a file of this package
+            )
+            .encode()
+        )
         # While the database is unavailable, a stale item is cached only briefly.
         fresh = BRIEF_SECONDS if item.stale else None
         return CachedPage(

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 from sqlalchemy import bindparam, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.caching.row_cache import RowCache
 from plaza.caching.row_store import CachedRow, LoadRows, RowData
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.auth import API, Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import Invalid, NotFound

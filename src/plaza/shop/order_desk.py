@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from msgspec import UNSET
 from sqlalchemy import ColumnElement, bindparam, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.clock import Clock
 from plaza.core.csv_text import iso_time, to_csv, without_formula
 from plaza.core.errors import NotFound

@@ -57,10 +57,11 @@ from plaza.web import (
     routes_updates,
     routes_users,
 )
-from plaza.web.demo_accounts import DemoAccounts
+from plaza.web.demo_accounts import DemoAccounts, NoDemo
 from plaza.web.health_figures import HealthMonitor
 from plaza.web.mention_links import MentionLinks
 from plaza.web.page_responses import PageResponses, SignInMethods
+from plaza.web.page_routes import SitePageAccess
 from plaza.web.problem_pages import problem_page
 from plaza.web.product_html import ProductPages
 from plaza.web.rendering import show_domains
@@ -69,10 +70,7 @@ from plaza.web.sidebar import Sidebar
 from plaza.web.system_state import SystemStateReader
 from plaza.web.visitors import Visitors
 
-# The domains whose services every page uses: users, their sessions, second factors and pictures.
-REQUIRES: Final = frozenset({"accounts", "media", "social", "shop"})
-
-# The routes by the domain that they show; those of `REQUIRES` are under an empty name.
+# The routes by the domain that they show; those of `REQUIRED_DOMAINS` are under an empty name.
 _ROUTES: Final[Mapping[str, Sequence[Routes]]] = {
     "": (
         routes_post_feeds.page,
@@ -113,7 +111,7 @@ def routes(domains: Sequence[str]) -> list[Routes]:
 
 
 def services(
-    core: Core, known: Mapping[type, Any], demo: DemoAccounts, job_names: Sequence[str], domains: Sequence[str]
+    core: Core, known: Mapping[type, Any], demo: DemoAccounts | None, job_names: Sequence[str], domains: Sequence[str]
 ) -> list[object]:
     """The services of the pages, beside those of the domains."""
     show_domains(domains, core.settings.currency)
@@ -137,7 +135,7 @@ def services(
             visitors,
             sidebar.html,
             core.clock,
-            demo,
+            demo or NoDemo(),
             MentionLinks(known[Users], known[Avatars]),
             methods,
         ),
@@ -149,3 +147,8 @@ def services(
         HealthMonitor(core.valkey, core.clock, known[HealthHistory], job_names),
         SystemStateReader(core.valkey, core.sql, core.settings.data_dir, domains),
     ]
+
+
+def app_options(services: Mapping[type, Any]) -> dict[str, Any]:
+    """What `make_app` must know of the pages: how callers are identified there, and how errors look."""
+    return {"pages": SitePageAccess(services[PageResponses]), "error_formats": ERROR_FORMATS}

@@ -6,7 +6,8 @@ import io
 
 from rich.console import Console
 
-from plaza.keyspace.audit.report import AuditReport, Finding, FindingCollector, show
+from plaza.keyspace.audit.report import AuditReport, Finding, FindingCollector
+from plaza.keyspace.audit.report_text import show
 
 
 def test_key_names_cannot_send_terminal_control_codes() -> None:

@@ -55,13 +55,13 @@ class Signature:
 
 def read_signature(route: Route, services: Mapping[type, Any]) -> Signature:
     """Read a handler's signature. A mistake raises `AssertionError` with the route's name, so that the start fails."""
-    hints = _hints(route.handler).values()
+    hints = handler_types(route.handler).values()
     return _read_signature(route, frozenset(hint for hint in hints if isinstance(hint, type) and hint in services))
 
 
 @cache  # tests start many applications with the same routes
 def _read_signature(route: Route, services: frozenset[type]) -> Signature:
-    hints = _hints(route.handler)
+    hints = handler_types(route.handler)
     in_path = set(parameter_names(route.template))
     parameters = []
     for name, parameter in inspect.signature(route.handler).parameters.items():
@@ -82,7 +82,7 @@ def _read_signature(route: Route, services: frozenset[type]) -> Signature:
 
 
 @cache
-def _hints(handler: Callable[..., Any]) -> dict[str, Any]:
+def handler_types(handler: Callable[..., Any]) -> dict[str, Any]:
     """Return the types of a handler's parameters. Each one is evaluated from text, half a millisecond per handler."""
     return get_type_hints(handler, include_extras=True)
 

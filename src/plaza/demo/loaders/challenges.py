@@ -13,7 +13,6 @@ from random import Random
 from typing import Any, Final
 
 from sqlalchemy import Table, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.events import (
     STREAM,
@@ -27,6 +26,7 @@ from plaza.challenges.model import CATEGORY_NAMES, day_number, iso_date
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.readable_rows import BATCH
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION, TRACKING
+from plaza.core.async_engine import AsyncConnection
 from plaza.core.events import EventData
 from plaza.core.sequences import chunks
 from plaza.core.sql import Sql

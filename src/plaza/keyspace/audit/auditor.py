@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from time import monotonic
 
 from plaza.core.clock import Clock
@@ -56,12 +57,22 @@ class Auditor:
         self.valkey = functions.valkey
         self.clock = clock
         self.inspectors = inspectors
-        self.families = KeyFamilies(catalogues, self.valkey.layout)
-        declared = [rule for domain in invariants.values() for rule in domain.rules]
-        bind(self.families, [unsettled_outbox.INVARIANT, *declared])
-        self.documented = {family.key.pattern for family in self.families.all if family.key.document}
+        self._catalogues = catalogues
+        self._invariants = invariants
         self.checkpoints = Checkpoints(self.valkey, [catalogue.domain for catalogue in catalogues])
         self.repairs = {name: domain.repairs for name, domain in invariants.items()}
+
+    @cached_property
+    def families(self) -> KeyFamilies:
+        """The key families with all that is checked about them. Made for the first audit: most processes run none."""
+        families = KeyFamilies(self._catalogues, self.valkey.layout)
+        declared = [rule for domain in self._invariants.values() for rule in domain.rules]
+        bind(families, [unsettled_outbox.INVARIANT, *declared])
+        return families
+
+    @cached_property
+    def documented(self) -> set[str]:
+        return {family.key.pattern for family in self.families.all if family.key.document}
 
     async def run(
         self,

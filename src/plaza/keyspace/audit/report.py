@@ -1,19 +1,13 @@
-"""The report of an audit: its JSON structure and its text on a terminal."""
+"""The report of an audit, as it is stored and sent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
-from rich.console import Console
-from rich.text import Text
-
-from plaza.keyspace.terminal_escape import escape_controls
 
 # Findings of one kind that a report contains; the others are only counted.
 MAX_EXAMPLES = 10
-
-NOT_REPAIRED = "not repaired: the source data does not decide it, or another service wrote it"
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -84,41 +78,3 @@ class FindingCollector:
 
     def groups(self) -> list[FindingGroup]:
         return [self._groups[kind] for kind in sorted(self._groups)]
-
-
-def show(report: AuditReport, console: Console) -> None:
-    """Print the report."""
-
-    def write(text: str, style: str = "") -> None:
-        console.print(Text(escape_controls(text), style=style), soft_wrap=True)
-
-    rate = report.keys / report.seconds if report.seconds else 0.0
-    write(f"{report.keys:,} keys, {report.members:,} members in {report.seconds:.1f} s ({rate:,.0f} keys/s).")
-    _show_groups(report.groups, write, planned=report.mode == "dry-run")
-    if report.repairs and report.groups:
-        write(f"{_fixed(report):,} {'built' if report.mode == 'adopt' else 'repaired'}.")
-        if report.left:
-            write("Left as they are:" if report.mode == "adopt" else "Remaining findings:")
-            _show_groups(report.left, write, planned=False)
-    if report.clean:
-        write("No findings.", "green")
-    else:
-        count = sum(group.count for group in (report.left if report.repairs else report.groups))
-        write(f"{count:,} findings.", "red")
-
-
-def _fixed(report: AuditReport) -> int:
-    """How many findings are gone. A protected key counts as repaired although nothing changed it."""
-    left = sum(group.count for group in report.left)
-    return report.repaired if report.mode != "adopt" else max(0, report.findings - left)
-
-
-def _show_groups(groups: Iterable[FindingGroup], write: Callable[..., None], *, planned: bool) -> None:
-    for group in groups:
-        write(f"{group.family}  {group.rule}: {group.count:,}", "bold")
-        for finding in group.examples:
-            write(f"  {finding.key}: {finding.says}")
-            if planned:
-                write(f"    → {finding.repair or NOT_REPAIRED}", "dim")
-        if group.count > len(group.examples):
-            write(f"  … and {group.count - len(group.examples):,} more")

@@ -1,0 +1,44 @@
+"""The cache in the process whose entries follow their keys in Valkey."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plaza.core.errors import Unavailable
+from plaza.core.tracking_cache import TrackingCache
+from plaza.core.valkey import Valkey
+from tests.waiting import eventually
+
+
+async def test_a_value_is_cached_until_its_key_changes(valkey: Valkey, redis_client: Any) -> None:
+    cache: TrackingCache[str] = TrackingCache(valkey, 10)
+    await redis_client.set("key", "1")
+    assert await cache.load("key", lambda: valkey.call("GET", "key")) == "1"
+    assert cache.get("key") == "1"
+    await redis_client.set("key", "2")
+    await eventually(lambda: cache.get("key") is None)
+    cache.close()
+
+
+async def test_the_least_recently_used_value_is_dropped(valkey: Valkey) -> None:
+    cache: TrackingCache[int] = TrackingCache(valkey, 2)
+    for number in (1, 2):
+        cache.put(f"key:{number}", number)
+    assert cache.get("key:1") == 1
+    cache.put("key:3", 3)
+    assert [cache.get(f"key:{number}") for number in (1, 2, 3)] == [1, None, 3]
+    cache.close()
+
+
+async def test_reads_that_fail_leave_nothing_in_memory(valkey: Valkey) -> None:
+    async def fail() -> str:
+        raise Unavailable("down")
+
+    cache: TrackingCache[str] = TrackingCache(valkey, 10)
+    for number in range(20):
+        with pytest.raises(Unavailable):
+            await cache.load(f"key:{number}", fail)
+    assert not cache._loading
+    cache.close()

@@ -1,0 +1,63 @@
+"""A start imports only what it needs. `python -m bench start` measures what that saves."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.processes import environment
+from tests.timeouts import TIME_LIMIT_SECONDS
+
+# What few requests, jobs and commands need: it is imported where it is used.
+RARE: Final = {
+    "aiohttp",
+    "alembic",
+    "asyncpg",
+    "httpx",
+    "joserfc",
+    "jwt",
+    "multiprocessing.pool",
+    "numpy",
+    "opentelemetry",
+    "pyvips",
+    "rich",
+    "sqlalchemy.orm",
+    "webauthn",
+    "zxcvbn",
+}
+# What only a process with routes needs.
+SERVING: Final = {"jinja2", "plaza.web.page_registry", "segno", "uvicorn"}
+
+
+def imported(data_dir: Path, program: str) -> set[str]:
+    """Run a program, and return the modules that it imports."""
+    shown = "; print(); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; {program}{shown}"],
+        env=environment(data_dir),
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT_SECONDS,
+        check=True,
+    )
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    ("program", "excluded"),
+    [
+        ("import plaza.cli", {*RARE, *SERVING, "asyncio", "sqlalchemy", "structlog", "plaza.app"}),
+        ("from plaza.cli import main; main(['token', 'ana'])", {*RARE, *SERVING}),
+        ("from plaza.core.submodules import *; import_without('structlog', 'rich'); import plaza.serve", RARE),
+    ],
+    ids=["the command line", "a command", "a server"],
+)
+def test_a_start_imports_only_what_it_needs(tmp_path: Path, program: str, excluded: set[str]) -> None:
+    (tmp_path / "var").mkdir()
+    if "token" in program:
+        imported(tmp_path / "var", program)  # the first one also creates tables
+    assert imported(tmp_path / "var", program) & excluded == set()
