@@ -78,6 +78,7 @@ def _sign_in_as_robin(browser: Browser, demo: DemoServer, **options: Any) -> Bro
 
 def test_the_live_page_updates_by_itself(robin: Page) -> None:
     robin.get_by_role("link", name="Operations").click()
+    robin.get_by_role("link", name="Live", exact=True).click()
     expect(robin.get_by_role("heading", level=1)).to_contain_text("what we build next")
     for heading in ("Sessions", "Countries", "Groups"):
         expect(robin.get_by_role("heading", name=heading, exact=True)).to_be_visible()
@@ -182,6 +183,13 @@ def test_operator_pages_are_accessible_in_light_and_dark_wide_and_narrow(robin: 
         "operator-webhooks": "/app/operator/webhooks",
         "operator-webhook": _failing_webhook(robin),
         "operator-health": "/app/operator/health",
+        "operator-growth": "/app/operator/growth",
+        "operator-users": "/app/operator/users",
+        "operator-desk-user": "/app/operator/users/mira",
+        "operator-items": "/app/operator/items",
+        "operator-item": "/app/operator/items/1",
+        "operator-orders": "/app/operator/orders",
+        "operator-confirmation": "/app/operator/items/1/withdraw",
         "operator-user": "/app/people/mira",
     }
     for name, path in pages.items():
