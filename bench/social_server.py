@@ -1,4 +1,4 @@
-"""Social alone, behind the same uvicorn as its peer: `python -m bench.social_server URL SECRET PORT`."""
+"""Social alone, with Plaza's own protocol: `python -m bench.social_server URL SECRET PORT`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from plaza.core.clock import Clock
 from plaza.core.domain import Core, build_domains
 from plaza.core.functions import Functions
 from plaza.core.http.app import make_app
+from plaza.core.http.uvicorn_protocol import GuardedHttpProtocol
 from plaza.core.idempotency import Idempotency
 from plaza.core.rate_limits import Limiter
 from plaza.core.revocations import Revocations
@@ -43,7 +44,7 @@ async def main(url: str, secret: str, port: int) -> None:
         idempotency=Idempotency(valkey),
     )
     config = uvicorn.Config(
-        app, host="127.0.0.1", port=port, http="httptools", lifespan="off", access_log=False, log_level="warning",
+        app, host="127.0.0.1", port=port, http=GuardedHttpProtocol, lifespan="off", access_log=False, log_level="warning",
         proxy_headers=False, server_header=False,
     )  # fmt: skip
     await uvicorn.Server(config).serve()
