@@ -44,8 +44,8 @@ async def main(url: str, secret: str, port: int) -> None:
         idempotency=Idempotency(valkey),
     )
     config = uvicorn.Config(
-        app, host="127.0.0.1", port=port, http=GuardedHttpProtocol, lifespan="off", access_log=False, log_level="warning",
-        proxy_headers=False, server_header=False,
+        app, host="127.0.0.1", port=port, http=GuardedHttpProtocol, lifespan="off", access_log=False,
+        log_level="warning", proxy_headers=False, server_header=False,
     )  # fmt: skip
     await uvicorn.Server(config).serve()
 
