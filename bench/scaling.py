@@ -1,0 +1,165 @@
+"""Measures what a request of a mixed load costs, with more API processes and more cluster primaries.
+
+The same requests as in `bench.soak` go in turns to services on one Valkey, with one and with two API processes, and on
+clusters of three and six primaries. CPU counts, not wall time. Timers run meanwhile; the last column is what they cost
+per request if they cost as much as in an idle service. On the largest cluster Valkey then says which slots cost most,
+so the hot keys are known.
+
+    python -m bench scaling
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import httpx
+import psutil
+import uvloop
+
+from bench.soak import MixedLoad
+from tests.processes import ServerProcess
+from tests.servers import Cluster, Server, running_cluster, running_server
+
+REQUESTS = int(os.environ.get("BENCH_SCALING_REQUESTS", "600"))  # per round
+ROUNDS, CALLERS, IDLE_SECONDS, HOT_SLOTS = 3, 16, 8.0, 8
+
+
+@dataclass
+class Installation:
+    """A service, its Valkey, and the CPU time that its requests cost."""
+
+    name: str
+    server: ServerProcess
+    primaries: list[Server]
+    load: MixedLoad
+    idle: tuple[float, float] = (0.0, 0.0)  # CPU seconds per second of the service and of Valkey
+    service_us: list[float] = field(default_factory=list)
+    valkey_us: list[float] = field(default_factory=list)
+    idle_us: list[float] = field(default_factory=list)
+    largest_share: list[float] = field(default_factory=list)  # of the busiest primary
+
+    def cpu_seconds(self) -> tuple[float, list[float]]:
+        """The CPU time of the service's processes, and of each primary."""
+        parent = psutil.Process(self.server.process.pid)
+        service = sum(_cpu(process) for process in (parent, *parent.children(recursive=True)))
+        return service, [_cpu(psutil.Process(node.process.pid)) for node in self.primaries if node.process]
+
+    async def measure_idle(self) -> None:
+        before, started = self.cpu_seconds(), time.monotonic()
+        await asyncio.sleep(IDLE_SECONDS)
+        after, seconds = self.cpu_seconds(), time.monotonic() - started
+        self.idle = (after[0] - before[0]) / seconds, (sum(after[1]) - sum(before[1])) / seconds
+
+    async def measure(self) -> None:
+        before, started = self.cpu_seconds(), time.monotonic()
+        left = iter(range(REQUESTS))
+
+        async def caller() -> None:
+            for _ in left:
+                await self.load.send_one()
+
+        await asyncio.gather(*(caller() for _ in range(CALLERS)))
+        after, seconds = self.cpu_seconds(), time.monotonic() - started
+        nodes = [now - then for now, then in zip(after[1], before[1], strict=True)]
+        self.service_us.append((after[0] - before[0]) / REQUESTS * 1e6)
+        self.valkey_us.append(sum(nodes) / REQUESTS * 1e6)
+        self.idle_us.append(sum(self.idle) * seconds / REQUESTS * 1e6)
+        self.largest_share.append(max(nodes) / max(sum(nodes), 1e-9))
+
+
+def _cpu(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+@contextmanager
+def serving(name: str, place: Server | Cluster, workers: int, http: httpx.AsyncClient) -> Iterator[Installation]:
+    secret, api_key = "s" * 32, "k" * 32
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {
+            "PLAZA_VALKEY_URL": place.url,
+            "PLAZA_WORKERS": str(workers),
+            "PLAZA_JWT_SECRET": secret,
+            "PLAZA_API_KEY": api_key,
+            "PLAZA_RATE_LIMITS": "off",
+        }
+        server = ServerProcess(Path(folder) / "var", nohup=False, python=None, **settings)
+        try:
+            http.base_url = httpx.URL(server.wait_for("Ctrl-C stops it.").url)
+            primaries = place.nodes[: place.primaries] if isinstance(place, Cluster) else [place]
+            yield Installation(name, server, primaries, MixedLoad(http, secret, api_key))
+        finally:
+            server.stop()
+
+
+def hot_slots(cluster: Cluster) -> list[tuple[float, str]]:
+    """The slots that cost Valkey most, as a share of all, each with one of its keys."""
+    found, total = list[tuple[float, str]](), 0.0
+    for node in cluster.nodes[: cluster.primaries]:
+        with node.redis_client() as client:
+            rows = client.execute_command("CLUSTER", "SLOT-STATS", "ORDERBY", "cpu-usec", "LIMIT", 16384)
+            for slot, statistics in rows:
+                cost = _statistic(statistics, "cpu-usec")
+                total += cost
+                keys = client.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1) if cost else []
+                found.append((cost, str(keys[0]) if keys else f"slot {slot}"))
+    return [(cost / total, key) for cost, key in sorted(found, reverse=True)[:HOT_SLOTS]]
+
+
+def _statistic(statistics: object, name: str) -> float:
+    pairs = statistics.items() if isinstance(statistics, dict) else zip(*[iter(statistics)] * 2, strict=True)  # type: ignore[call-overload]
+    return float(dict(pairs)[name])
+
+
+async def measure() -> None:
+    with ExitStack() as stack:
+        one, two = (stack.enter_context(running_server()) for _ in range(2))
+        three, six = (stack.enter_context(running_cluster(count)) for count in (3, 6))
+        places = (
+            ("1 primary, 1 API process", one, 1),
+            ("1 primary, 2 API processes", two, 2),
+            ("3 primaries, 1 API process", three, 1),
+            ("6 primaries, 1 API process", six, 1),
+        )
+        installations = []
+        for name, place, workers in places:
+            http = httpx.AsyncClient(timeout=60, verify=False)
+            installations.append(stack.enter_context(serving(name, place, workers, http)))
+            await installations[-1].load.prepare()
+        for each in installations:
+            await each.measure()  # warm-up of caches
+            for figures in (each.service_us, each.valkey_us, each.idle_us, each.largest_share):
+                figures.clear()
+            await each.measure_idle()
+        for node in six.nodes:
+            with node.redis_client() as client:
+                client.config_set("cluster-slot-stats-enabled", "yes")
+        for _ in range(ROUNDS):
+            for each in installations:
+                await each.measure()
+        print(f"{'':30}{'service µs':>12}{'Valkey µs':>11}{'busiest primary':>17}{'of which idle µs':>18}")
+        for each in installations:
+            row = f"{median(each.service_us):12.0f}{median(each.valkey_us):11.0f}{median(each.largest_share):17.0%}"
+            print(f"{each.name:30}{row}{median(each.idle_us):18.0f}")
+            failed = {status: count for status, count in each.load.statuses.items() if status >= 400}
+            if failed:
+                print(f"  failed: {failed}")
+        print("The slots of six primaries that cost most, each with one of its keys:")
+        for share, key in hot_slots(six):
+            print(f"  {share:6.1%}  {key}")
+
+
+def main() -> None:
+    uvloop.run(measure())
+
+
+if __name__ == "__main__":
+    main()
