@@ -240,23 +240,54 @@ def _lamp(colour: str, other: str) -> str:
     return light + shade + _path(other, "M232 230h16v160h-16z") + foot
 
 
+def _bag(colour: str, other: str) -> str:
+    return _line(other, 14, "M190 214c0-96 100-96 100 0") + _path(colour, "M150 206h180l16 190H134z")
+
+
+def _house(colour: str, other: str) -> str:
+    hole = '<circle cx="240" cy="296" r="26" fill="#fff"/>'
+    return _path(colour, "M156 226h168v170H156z") + _path(other, "M126 236L240 126l114 110z") + hole
+
+
+def _board(colour: str, other: str) -> str:
+    hole = '<circle cx="240" cy="140" r="12" fill="#fff"/>'
+    wood = "M150 196q0-24 24-24h36v-62h60v62h36q24 0 24 24v176q0 24-24 24H174q-24 0-24-24z"
+    return _path(colour, wood) + _line(other, 6, "M186 230h108M186 280h108M186 330h108") + hole
+
+
+def _ticket(colour: str, other: str) -> str:
+    paper = "M110 216h260v50a26 26 0 0 0 0 52v50H110v-50a26 26 0 0 0 0-52z"
+    return _path(colour, paper) + _line(other, 8, "M300 230v20M300 270v20M300 310v20M300 350v8M150 266h110M150 310h80")
+
+
+def _sock(colour: str, other: str) -> str:
+    return _path(colour, "M196 126h84v140l76 66q24 64-40 64h-80q-40 0-40-44z") + _path(other, "M196 126h84v36h-84z")
+
+
+def _bell(colour: str, other: str) -> str:
+    clapper = f'<circle cx="240" cy="384" r="16" fill="{other}"/>'
+    return clapper + _path(colour, "M240 140a84 84 0 0 1 84 84v106l28 40H128l28-40V224a84 84 0 0 1 84-84z")
+
+
 # What a thing looks like, by a word in its name.
 _SHAPES_BY_WORD: Final[dict[str, Callable[[str, str], str]]] = {
     "mug": _cup,
     "jar": _bottle,
     "oil": _bottle,
     "crock": _bottle,
-    "bell": _ball,
+    "bell": _bell,
     "rosin": _ball,
-    "socks": _ball,
+    "socks": _sock,
+    "bird house": _house,
+    "toaster": _ticket,
     "seed": _plant,
     "notebook": _sheet,
     "towel": _sheet,
     "chart": _sheet,
     "poster": _sheet,
-    "tote": _sheet,
-    "ticket": _sheet,
-    "board": _sheet,
+    "tote": _bag,
+    "ticket": _ticket,
+    "board": _board,
     "lamp": _lamp,
     "torch": _lamp,
     "sash": _sheet,

@@ -170,12 +170,13 @@ class CommunityPlan:
 
 
 def _new_text(author: int, about: Topic, rng: Random, used: set[tuple[int, str]]) -> str:
-    """Return a text for a post. In one batch it avoids texts twice and sentences twice by one author."""
-    for _ in range(8):
+    """Return a text for a post. In one batch no text is twice, with any tags, and no sentence twice by an author."""
+    for _ in range(24):
         sentence, text = about.post(rng)
-        if (author, sentence) not in used and (-1, text) not in used:
+        words = text.partition(" #")[0]
+        if (author, sentence) not in used and (-1, words) not in used:
             break
-    used |= {(author, sentence), (-1, text)}
+    used |= {(author, sentence), (-1, words)}
     return text
 
 
