@@ -152,6 +152,7 @@ class Settings:
     live_max_events: int = setting(
         10_000, "Events with raw keys, above which heartbeats create no more undeclared events."
     )
+    live_sources: bool = setting(False, "`on` counts viewing sessions by device and referring site, as players report.")
     live_open: bool = setting(True, "`off` refuses heartbeats for events that were not declared.")
     live_alive_seconds: int = setting(
         65, "How long a viewer counts as present after a heartbeat; longer while clients are asked to send fewer."

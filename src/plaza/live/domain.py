@@ -14,6 +14,7 @@ from plaza.live.jobs import timers
 from plaza.live.last_seen_report import HeartbeatReports
 from plaza.live.library import LIBRARY
 from plaza.live.personal_data import LivePersonalData
+from plaza.live.player_reports import PlayerReports
 from plaza.live.recorder import AudienceRecorder
 from plaza.live.retention import Retention
 from plaza.live.routes import route
@@ -34,7 +35,8 @@ def build(core: Core) -> Parts:
     personal_data = LivePersonalData(core.functions, history, viewing_sessions)
     hashed, salts = settings.live_address == "hashed", AddressSalts(core.valkey, clock)
     geo = GeoLocator(salts, settings.live_address, GeoIp.open(settings.geoip))
-    live = LiveService(core.functions, settings, clock)
+    reports = PlayerReports(core.functions, history.reports, settings)
+    live = LiveService(core.functions, settings, clock, reports=reports)
     return Parts(
         [
             live,
@@ -44,6 +46,7 @@ def build(core: Core) -> Parts:
             figures,
             viewing_sessions,
             AudienceExport(viewing_sessions, figures.breakdown),
+            reports,
             Retention(viewing_sessions, figures.totals, clock),
             HeartbeatReports(core.functions, history, settings, clock),
             stream,

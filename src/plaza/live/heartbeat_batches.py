@@ -16,7 +16,7 @@ from plaza.core.sequences import chunks
 from plaza.core.settings import Settings
 from plaza.core.valkey import REQUEST_USAGE, Arg, RequestUsage
 from plaza.live import keys
-from plaza.live.model import HeartbeatPace, HeartbeatResult, SessionOfAnotherEvent
+from plaza.live.model import NEW_VIEWING, HeartbeatPace, HeartbeatResult, SessionOfAnotherEvent
 from plaza.live.session_claims import SessionClaims
 
 # Every heartbeat needs the names of its keys. The names of this many places are cached.
@@ -104,7 +104,7 @@ class HeartbeatBatches:
             alive, session_alive, *created = await self._functions.run("live_beat", self.place_keys(*place), *args)
             if self._clustered:
                 created = created[::2]  # without the groups
-        if 0 in created:
+        if any(isinstance(each, int) and each & ~NEW_VIEWING == 0 for each in created):
             self._known.add(place)
         self.pace.update(event, alive, now)
         result = HeartbeatResult(alive, session_alive if session else None, interval)

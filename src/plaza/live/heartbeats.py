@@ -20,6 +20,7 @@ from plaza.live.model import (
     DECLARED_FIELDS,
     MAX_SESSIONS,
     NEW_EVENT,
+    NEW_VIEWING,
     EventDeclaration,
     Heartbeat,
     HeartbeatResult,
@@ -32,6 +33,7 @@ from plaza.live.model import (
     effective_groups,
 )
 from plaza.live.other_services import to_ms
+from plaza.live.player_reports import PlayerReports
 from plaza.live.session_claims import SessionClaims
 
 MAX_PLACES_PER_CALL = 50
@@ -41,8 +43,17 @@ VIEWERS_PER_CALL = 1_000
 class LiveService:
     """Writes heartbeats and declarations."""
 
-    def __init__(self, functions: Functions, settings: Settings, clock: Clock, *, origin: str = "") -> None:
+    def __init__(
+        self,
+        functions: Functions,
+        settings: Settings,
+        clock: Clock,
+        *,
+        origin: str = "",
+        reports: PlayerReports | None = None,
+    ) -> None:
         self._functions = functions
+        self._reports = reports
         self._valkey = functions.valkey
         self._clock = clock
         self._origin = origin  # of the events: `import` if the demo is the source
@@ -71,10 +82,12 @@ class LiveService:
         except TooManyEvents:
             await self._count_events()  # events may have been purged
             raise
-        if created:
-            self._limits.count(viewer.client, created)
-        if created == NEW_EVENT:
+        if new := created & ~NEW_VIEWING:
+            self._limits.count(viewer.client, new)
+        if new == NEW_EVENT:
             await self._count_events()
+        if self._reports is not None and (beat.quality or beat.device or beat.referrer):
+            await self._reports.count(event, viewer.country, beat, starts=bool(created & NEW_VIEWING))
         return result
 
     async def _count_events(self) -> None:

@@ -19,6 +19,7 @@ from sqlalchemy import Column, Select, and_, case, delete, distinct, func, liter
 from plaza.core.sql import Sql
 from plaza.core.username_locks import take_shared_lock, wait_for_shared_locks
 from plaza.live.model import AudienceStatistics
+from plaza.live.report_history import ReportHistory
 from plaza.live.tables import RECORDS, TOTALS, VIEWINGS
 
 # Rows per query, and names in one IN (…).
@@ -160,11 +161,12 @@ class RecordedViewings:
 
 
 class AudienceHistory:
-    """The records and totals in SQL; `viewings` has the viewing sessions."""
+    """The records and totals in SQL; `viewings` has the viewing sessions, `reports` what players reported."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
         self.viewings = RecordedViewings(sql)
+        self.reports = ReportHistory(sql)
 
     async def save_records(self, event: str, session: str, records: dict[str, str]) -> None:
         """Write five-minute records: end of the five minutes → JSON."""

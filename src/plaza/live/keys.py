@@ -238,6 +238,19 @@ EVENT_FINISHED = Key(
     lifetime="until the worker has written them to SQL",
     read=KeyAccess.ADMIN,
 )
+EVENT_REPORTS = Key(
+    "<event>#Event#Reports",
+    "hash",
+    "What players reported with heartbeats, without viewers: times in buckets, sums, devices and referring sites.",
+    contains="`start#<country>#<bucket>`, `buffering#<country>#<bucket>`, `reports#<country>#0`, `stalls#<country>#0`, "
+    "`errors#<country>#0`, `device#<device>#0`, `referrer#<site>#0` (no site: the sites beyond the first 100) → count; "
+    "`referrers##0` → number of sites",
+    element_regex="[a-z]+#[^#]*#<count>",
+    value_regex="<count>",
+    owner="event",
+    lifetime=RETENTION,
+    read=KeyAccess.ADMIN,
+)
 EVENT_FEED = Key(
     "<event>#Event#Feed",
     "stream",

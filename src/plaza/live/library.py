@@ -23,6 +23,8 @@ _CONSTANTS = (
     "MAX_OPEN_PLACES",
     "NEW_EVENT",
     "NEW_PLACE",
+    "NEW_VIEWING",
+    "MAX_REFERRERS",
     "UNKNOWN_COUNTRY",
 )
 

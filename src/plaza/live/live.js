@@ -3,7 +3,9 @@
 //   <script src="https://plaza.example/live.js" data-event="E1" data-session="S1" data-location="web"></script>
 //
 // or, for a signed-in user:   const stop = plazaLive.start({ event, location, session, token, groups });
-// `token` is a token, or a function that returns one; it is called again when the token has expired.
+// `token` is a token, or a function that returns one; it is called again when the token has expired. `quality` is a function
+// that returns what the player measured since its last call, or null. With `sources` (`data-sources`) the device and the
+// referring site are sent too.
 //
 // The server sets the interval. When the page is closed, the script leaves. While the server does not respond, it backs
 // off. Without a token it requests a viewer token and stores it in this browser, so that a returning visitor is the same
@@ -61,6 +63,14 @@
     };
   }
 
+  // The device and the site that led here. The server counts them if it is set to.
+  function sourceOfVisit() {
+    const side = Math.min(screen.width, screen.height);
+    const device = !matchMedia("(pointer: coarse)").matches ? "desktop" : side < 600 ? "phone" : "tablet";
+    const host = document.referrer && new URL(document.referrer).host;
+    return host && host !== location.host && host.length <= 100 ? { device, referrer: host } : { device };
+  }
+
   class RequestFailed extends Error {
     constructor(status, retryAfter) {
       super(`status ${status}`);
@@ -78,7 +88,7 @@
   }
 
   function start(options) {
-    const { event, location: place = "web", session = null, groups, token: given } = options;
+    const { event, location: place = "web", session = null, groups, token: given, quality, sources } = options;
     const at = `/analytics/events/${encodeURIComponent(event).replace(/^~*\.{1,2}$/, "~$&")}`; // browsers resolve dot segments
     const where = session ? { location: place, session_id: session } : { location: place };
     const tabs = tabsAt(JSON.stringify([event, session, place]));
@@ -114,7 +124,13 @@
         if (stopped) return;
         counted = true; // the heartbeat may arrive although the response is lost
         tabs.stay(RESPONSE_MS); // until the response, this tab counts as present
-        const result = await post(`${at}/heartbeat`, token, groups ? { ...where, groups } : where);
+        const measured = quality && quality();
+        const result = await post(`${at}/heartbeat`, token, {
+          ...where,
+          ...(groups && { groups }),
+          ...(measured && { quality: measured }),
+          ...(sources && sourceOfVisit()),
+        });
         failures = 0;
         tabs.stay(result.next_heartbeat_ms + GRACE_MS);
         document.dispatchEvent(new CustomEvent("plaza-live", { detail: result }));
@@ -179,6 +195,7 @@
   window.plazaLive = { start };
   const options = own ? own.dataset : {};
   if (options.event) {
-    start({ event: options.event, session: options.session, location: options.location, token: options.token });
+    const { event, session, location, token, sources } = options;
+    start({ event, session, location, token, sources: sources !== undefined });
   }
 })();

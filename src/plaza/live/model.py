@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
@@ -38,6 +38,9 @@ MAX_NEW_EVENT_BYTES: Final = 1_024
 # What a heartbeat has created, in the reply of `live_beat`.
 NEW_PLACE: Final = 1
 NEW_EVENT: Final = 2
+NEW_VIEWING: Final = 4  # added to the others: the heartbeat began a viewing session
+# Referring sites that are counted by name; viewers can claim any.
+MAX_REFERRERS: Final = 100
 # Viewers can claim any group, so claimed groups have a lower limit than groups from tokens.
 MAX_CLAIMED_GROUPS: Final = 200
 MAX_GROUPS: Final = 1_000
@@ -61,6 +64,15 @@ SessionId = Annotated[
 ]
 Location = Annotated[
     str, Meta(pattern=_TEXT, min_length=1, max_length=128, description="Where: a page, a player, a room.")
+]
+Site = Annotated[
+    str,
+    Meta(
+        pattern=described_pattern("Give the host of a site, such as example.org", r"^[A-Za-z0-9.:-]+$(?!\n)"),
+        max_length=100,
+        description="The host of the page that led here.",
+        examples=["example.org"],
+    ),
 ]
 UnixMs = Annotated[int, Meta(ge=0, le=4_102_444_800_000, description="Unix milliseconds.")]
 
@@ -101,12 +113,28 @@ class EventNotSilent(Conflict):
     title, code = "The event is not silent", "still_live"
 
 
+Milliseconds = Annotated[int, Meta(ge=0, le=600_000)]
+EventCount = Annotated[int, Meta(ge=0, le=1_000)]
+
+
+class PlaybackQuality(Struct, forbid_unknown_fields=True):
+    """What a player has measured since the last report."""
+
+    start_ms: Annotated[Milliseconds | None, Meta(description="From play to the first picture.")] = None
+    buffering_ms: Annotated[Milliseconds | None, Meta(description="Time without a picture after the start.")] = None
+    buffering_count: Annotated[EventCount, Meta(description="How often playback stopped to load.")] = 0
+    errors: EventCount = 0
+
+
 class Heartbeat(Struct, forbid_unknown_fields=True):
-    """A viewer is watching."""
+    """A viewer is watching. `device` and `referrer` count only if the server is set to count them."""
 
     location: Location
     session_id: SessionId | None = None
     groups: Annotated[list[Id], Meta(max_length=MAX_GROUPS_PER_HEARTBEAT)] = []
+    quality: PlaybackQuality | None = None
+    device: Literal["desktop", "phone", "tablet", "tv"] | None = None
+    referrer: Site | None = None
 
 
 class LeaveRequest(Struct, forbid_unknown_fields=True):

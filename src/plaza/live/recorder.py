@@ -20,6 +20,7 @@ from plaza.live.current_audience import CurrentAudience
 from plaza.live.history import AudienceHistory, ViewingSession
 from plaza.live.model import EventNotSilent, SessionOfAnotherEvent
 from plaza.live.other_services import HeartbeatFollower, count_unreadable, to_ms
+from plaza.live.player_reports import save_reports
 from plaza.live.viewing_sessions import ViewingSessions
 
 BATCH_SIZE = 500
@@ -66,6 +67,7 @@ class AudienceRecorder:
             await self._sweep(event, place, position, now)
         await self._save_viewing_sessions(event)
         await self._save_records(event, sessions)
+        await save_reports(self._valkey, self._history.reports, event)
         await self._save_totals(event, sessions, now)
         if await self._functions.run("live_mark_silent", keys.event_keys(event), now, event):
             await self._functions.run("live_unlist", [keys.LIVE_AWAKE()], event, listed_at)
@@ -205,7 +207,7 @@ class AudienceRecorder:
             await self._purge_places(event, before)
             for session in sessions:
                 await self._functions.run("live_purge", keys.session_audience(session), before, keep)
-            names = keys.event_keys(event)
+            names = [*keys.event_keys(event), keys.EVENT_REPORTS(event)]
             if declared:
                 names.remove(keys.EVENT_SESSIONS(event))
             await self._functions.run("live_purge", names, before, keep)

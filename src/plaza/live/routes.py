@@ -39,6 +39,7 @@ from plaza.live.model import (
     ViewerCount,
     ViewingStats,
 )
+from plaza.live.player_reports import AudienceSources, PlayerReports, QualityReport
 from plaza.live.retention import EventComparison, EventIds, Minutes, Retention, RetentionCurve, SessionComparison
 from plaza.live.statistics import AudienceFigures
 from plaza.live.stream import FigureStreams
@@ -254,6 +255,18 @@ async def list_compared_sessions(event: EventId, retention: Retention) -> Sessio
 async def list_compared_events(events: EventIds, retention: Retention) -> EventComparison:
     """List the events in `events=a,b` side by side."""
     return await retention.compare_events([event for event in events.split(",") if event])
+
+
+@route.get(EVENT_PATH + "/quality", access=ADMIN)
+async def get_playback_quality(event: EventId, reports: PlayerReports) -> QualityReport:
+    """Get start times, buffering and errors that players reported, by country."""
+    return await reports.quality(event)
+
+
+@route.get(EVENT_PATH + "/sources", access=ADMIN)
+async def get_audience_sources(event: EventId, reports: PlayerReports) -> AudienceSources:
+    """Get the viewing sessions by device and by referring site, if the server counts them."""
+    return await reports.sources(event)
 
 
 @route.post(EVENT_PATH + "/heartbeat-report", access=ADMIN, limit="read", example={"user_ids": ["ana"]})

@@ -1,11 +1,11 @@
-"""The SQL tables of `live`: viewing sessions, five-minute records, totals. No address is ever in them.
+"""The SQL tables of `live`: viewing sessions, five-minute records, totals, reports. No address is ever in them.
 
 Every row has its own key and absolute values, so writing it twice changes nothing.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, String, Table, Text
+from sqlalchemy import BigInteger, Column, Integer, String, Table, Text
 
 from plaza.core.sql import metadata
 
@@ -38,4 +38,14 @@ TOTALS = Table(
     Column("peak_at", BigInteger, nullable=False),
     Column("logins", BigInteger, nullable=False),
     Column("attended", BigInteger, nullable=False),
+)
+REPORTS = Table(
+    "live_reports",
+    METADATA,
+    Column("event", String(128), primary_key=True),
+    Column("born_at", BigInteger, primary_key=True),
+    Column("metric", String(16), primary_key=True),
+    Column("name", String(128), primary_key=True),  # a country, a device or a site
+    Column("bucket", Integer, primary_key=True),
+    Column("count", BigInteger, nullable=False),
 )

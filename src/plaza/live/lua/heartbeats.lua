@@ -21,7 +21,8 @@ local function event_heartbeat(e, v, info, entry, window)
   local is_new = not info.born and not info.declared
   if is_new then project('known', v.event, v.at) end
   info.born = info.born or v.at
-  return groups, is_new and NEW_EVENT or v.created_place and NEW_PLACE or 0
+  local created = is_new and NEW_EVENT or v.created_place and NEW_PLACE or 0
+  return groups, created + (v.started and NEW_VIEWING or 0)
 end
 
 local function session_heartbeat(s, v, entry)
@@ -147,8 +148,8 @@ end
 
 -- beat: write heartbeats of viewers at one place, for the event and on one server also for the session.
 -- KEYS the event's 14; on one server with a session also its 9   ARGV see read_beats
--- Reply {alive, session_alive or -1, what each has created (NEW_EVENT, NEW_PLACE or 0) or its error, …}; on a cluster each
--- is followed by its groups that count (joined by '#')
+-- Reply {alive, session_alive or -1, what each has created (NEW_EVENT, NEW_PLACE or 0, plus NEW_VIEWING) or its error, …}; on a
+-- cluster each is followed by its groups that count (joined by '#')
 command('beat', function(keys, args)
   local shared, beats, users = read_beats(args)
   local s = keys[15] and read_audience(keys, 15, 'session')
@@ -185,6 +186,23 @@ command('session_beat', function(keys, args)
   require_owner(info.event, shared.event)
   for _, v in ipairs(beats) do v.groups_counted = v.groups_text end
   return session_heartbeats(s, shared, beats, users, info)
+end)
+
+-- count_reports: add to what players reported. Sites beyond MAX_REFERRERS are counted together.
+-- KEYS reports   ARGV field, amount, …
+command('count_reports', function(keys, args)
+  local reports = keys[1]
+  for i = 1, #args, 2 do
+    local field = args[i]
+    if string.sub(field, 1, 9) == 'referrer#' and redis.call('HEXISTS', reports, field) == 0 then
+      if tonumber(redis.call('HGET', reports, 'referrers##0') or 0) < MAX_REFERRERS then
+        redis.call('HINCRBY', reports, 'referrers##0', 1)
+      else
+        field = 'referrer##0'
+      end
+    end
+    redis.call('HINCRBY', reports, field, args[i + 1])
+  end
 end)
 
 local function leave_session(s, user, at, min_window)

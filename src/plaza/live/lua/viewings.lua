@@ -151,6 +151,7 @@ local function continue_viewing(e, v, open, window)
     v.created_place = redis.call('HSETNX', e.rooms, v.place, '') == 1
     if v.session ~= '' then redis.call('SADD', e.sessions, v.session) end
   end
+  v.started = true
   if not continues then redis.call('ZADD', e.starts, v.at, v.user) end
   emit_viewing('viewing.started', e, v.user, v.place, continues and score_ms(e.starts, v.user) or v.at)
   redis.call('ZADD', e.ends, v.at, v.user)
