@@ -176,6 +176,7 @@ def test_operator_pages_are_accessible_in_light_and_dark_wide_and_narrow(robin: 
     found: dict[str, list[str]] = {}
     pages = {
         "operator-live": "/app/operator/live",
+        "operator-audience": f"/app/operator/live/audience?event={EVENT}",
         "operator-keys": "/app/operator/keys",
         "operator-family": "/app/operator/keys/user",
         "operator-secrets": "/app/operator/keys/auth_user",

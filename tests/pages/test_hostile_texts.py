@@ -99,7 +99,8 @@ async def test_no_stored_text_becomes_markup(ana: PageClient, url: str, plaza: P
     async with PageClient(url) as operator:
         await operator.submit("/app/sign-in", page="/app/sign-in", username="ana", password="correct horse")
         for path in (
-            "/operator/live", f"/operator/live?event={event}", "/operator/log", "/operator/reports",
+            "/operator/live", f"/operator/live?event={event}", f"/operator/live/audience?event={event}",
+            "/operator/log", "/operator/reports",
             "/operator/keys/user",
             "/operator/keys/post", f"/operator/keys/user/key?name={quote(USER('ana'))}", "/operator/webhooks",
             f"/operator/webhooks/{hook}", f"/operator/log?q={quote(EVIL)}", "/operator/health",

@@ -20,7 +20,14 @@ from plaza.keyspace.audit.report import AuditReport
 from plaza.keyspace.browser import KeyBrowser, is_readable
 from plaza.live.heartbeats import LiveService
 from plaza.live.keys import EVENT_RECORDS
-from plaza.live.model import SLOT_MS, AudienceStatistics, EventDeclaration, Heartbeat, Viewer
+from plaza.live.model import (
+    SLOT_MS,
+    AudienceStatistics,
+    EventDeclaration,
+    Heartbeat,
+    PlaybackQuality,
+    Viewer,
+)
 from plaza.social.accounts import Accounts
 from plaza.social.keys import AUTH_USER, USER, USER_POSTS
 from plaza.social.model import NewPost, PasswordLogin
@@ -36,6 +43,8 @@ PAGES = [
     "/app/operator",
     "/app/operator/live",
     "/app/operator/live/stream?event=e",
+    "/app/operator/live/audience?event=e",
+    "/app/operator/live/audience/records.csv?event=e",
     "/app/operator/keys",
     "/app/operator/keys/post",
     "/app/operator/keys/user/key?name=user:ana",
@@ -255,3 +264,29 @@ async def test_the_health_chart_is_full_when_the_page_opens(plaza: Plaza, admin:
     week = (await admin.get("/app/operator/health", params={"span": "week"})).text
     assert "7 days ago" in week
     assert (await admin.get("/app/operator/health", params={"span": "year"})).status_code == 404
+
+
+async def test_the_audience_page_shows_retention_comparison_quality_and_exports(
+    plaza: Plaza, admin: PageClient
+) -> None:
+    live = plaza.get(LiveService)
+    await live.declare("night", EventDeclaration("Night", ["<b>stage"]))
+    beat = Heartbeat("web", "<b>stage", quality=PlaybackQuality(start_ms=1_000, errors=2))
+    await live.beat(Viewer("ben", "198.18.0.1", "DE"), "night", beat)
+    assert "/app/operator/live/audience?event=night" in (await admin.get("/app/operator/live?event=night")).text
+    page = await admin.get("/app/operator/live/audience?event=night")
+    text = unescape(" ".join(re.sub("<[^>]+>", " ", page.text).split()))
+    for shown in ("1 viewers, 0 came back", "0 100.0% 1 1 0 0", "<b>stage 1 1 1", "DE 1 939 939", "Not counted"):
+        assert shown in text, shown
+    assert "<b>stage" not in page.text
+    session = await admin.get("/app/operator/live/audience?event=night&session=%3Cb%3Estage")
+    assert "Whole event" in session.text
+    assert (await admin.get("/app/operator/live/audience?event=silent")).status_code == 200
+    for file in ("viewing-sessions.csv", "viewing-sessions.jsonl", "viewing-sessions.parquet", "records.csv"):
+        assert f"/app/operator/live/audience/{file}?event=night" in page.text
+        answer = await admin.get(f"/app/operator/live/audience/{file}?event=night")
+        assert answer.status_code == 200
+        assert answer.headers["content-disposition"] == f'attachment; filename="{file}"'
+        if file in ("viewing-sessions.csv", "viewing-sessions.jsonl"):
+            assert "ben" in answer.text
+    assert (await admin.get("/app/operator/live/audience/other.csv?event=night")).status_code in (404, 422)

@@ -1,0 +1,109 @@
+"""The operators' page of one audience: retention, comparison of sessions and events, playback quality, exports."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from plaza.core.http.access import ADMIN
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
+from plaza.live.audience_export import MEDIA_TYPES, AudienceExport, ExportFormat, TimeRange
+from plaza.live.model import EventId, SessionId
+from plaza.live.player_reports import PlayerReports
+from plaza.live.retention import COMPARED_MINUTES, ComparedAudience, Retention, RetentionCurve
+from plaza.live.schedule import EventSchedule
+from plaza.live.statistics import AudienceFigures
+from plaza.web import chart_geometry
+from plaza.web.operator_navigation import operator_page
+from plaza.web.page_responses import PageResponses
+from plaza.web.page_routes import PageRoutes
+
+page = PageRoutes()
+
+CURVE_MINUTES: Final = 60
+# Sessions, events and countries in the charts; the API has all.
+MAX_ROWS: Final = 20
+ExportFile = Literal[
+    "viewing-sessions.csv",
+    "viewing-sessions.jsonl",
+    "viewing-sessions.parquet",
+    "records.csv",
+    "records.jsonl",
+    "records.parquet",
+]
+
+
+@page.get("/operator/live/audience", access=ADMIN)
+async def show_audience(
+    request: Request,
+    site: PageResponses,
+    schedule: EventSchedule,
+    figures: AudienceFigures,
+    retention: Retention,
+    reports: PlayerReports,
+    event: EventId,
+    session: SessionId | None = None,
+) -> Response[str]:
+    """Show how long the viewers of an event stay, how well it plays, and how it compares."""
+    visitor = await site.visitors.from_request(request)
+    if session:
+        await figures.require_session(event, session)
+    curve = await retention.curve(event, session, CURVE_MINUTES)
+    sessions = (await retention.compare_sessions(event)).sessions
+    declared = [each.id for each in await schedule.list_events()]
+    events = (await retention.compare_events(list(dict.fromkeys([event, *declared]))[:MAX_ROWS])).events
+    quality = await reports.quality(event)
+    sources = await reports.sources(event)
+    context: dict[str, Any] = {
+        "event": event,
+        "session": session,
+        "curve": curve,
+        "curve_bars": _curve_bars(curve),
+        "compared": [
+            ("session", "Sessions", sessions[:MAX_ROWS], _viewer_shares(sessions)),
+            ("event", "Events", events, _viewer_shares(events)),
+        ],
+        "compared_minutes": [str(minute) for minute in COMPARED_MINUTES],
+        "quality": [quality.total, *quality.countries[:MAX_ROWS]],
+        "start_shares": chart_geometry.largest_shares(
+            {each.country or "": each.start_ms_p95 for each in quality.countries if each.start_ms_p95 is not None}
+        ),
+        "sources": [
+            ("device", "Devices", chart_geometry.largest_shares(sources.devices)),
+            ("site", "Referring sites", chart_geometry.largest_shares(sources.referrers)),
+        ],
+    }
+    return operator_page(request, site, visitor, "operator-audience.html", "Live", **context)
+
+
+@page.get("/operator/live/audience/{file}", access=ADMIN, media_type="application/octet-stream", limit_first=True)
+async def download_audience(
+    figures: AudienceFigures, export: AudienceExport, file: ExportFile, event: EventId, session: SessionId | None = None
+) -> Response[bytes]:
+    """Download the viewing sessions or the five-minute records of an event or a session."""
+    if session:
+        await figures.require_session(event, session)
+    noun, _, extension = file.partition(".")
+    format = msgspec.convert(extension, ExportFormat)
+    read = export.records if noun == "records" else export.viewing_sessions
+    return Response(
+        read(format, event, session, TimeRange(None, None)),
+        media_type=MEDIA_TYPES[format],
+        headers=[("content-disposition", f'attachment; filename="{file}"')],
+    )
+
+
+def _curve_bars(curve: RetentionCurve) -> list[chart_geometry.Bar]:
+    """One bar per minute, as high as the share that is still watching."""
+    values = {
+        each.minute: (round(each.share * 1000), f"After {each.minute} min: {each.share:.0%}")
+        for each in curve.minutes
+        if each.observed
+    }
+    return chart_geometry.time_bars(values, CURVE_MINUTES + 1)
+
+
+def _viewer_shares(rows: list[ComparedAudience]) -> list[chart_geometry.Share]:
+    return chart_geometry.largest_shares({row.id: row.attended for row in rows})
