@@ -8,6 +8,7 @@ from pathlib import Path
 
 from plaza.challenges.challenge_deletion import ChallengeDeletion
 from plaza.challenges.daily_job.runner import DailyJob
+from plaza.challenges.invitations import ChallengeInvitations
 from plaza.challenges.leaderboard import Leaderboards
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.recommendation.recommender import Recommender
@@ -35,6 +36,7 @@ async def test_the_guides_examples_return_what_it_shows(services: ChallengeServi
         ChallengePosts: services.posts,
         ChallengeTracking: services.tracking,
         Leaderboards: services.leaderboards,
+        ChallengeInvitations: ChallengeInvitations(services.projections),
         ChallengeDeletion: ChallengeDeletion(services.projections),
         DailyJob: services.daily_job,
         Recommender: services.recommender,

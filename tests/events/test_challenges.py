@@ -8,6 +8,7 @@ from typing import Any
 from plaza.app import Plaza
 from plaza.challenges.challenge_deletion import ChallengeDeletion
 from plaza.challenges.events import EVENTS
+from plaza.challenges.invitations import ChallengeInvitations
 from plaza.challenges.model import (
     AlreadyJoined,
     AlreadyTracked,
@@ -69,6 +70,13 @@ async def test_every_type_is_emitted(plaza: Plaza, redis_client: Any) -> None:
     for _ in range(2):
         await PostDeletion(challenges._projections).delete([post])
     await recorder.expect(("challenge.post_deleted", {**member, "post": post}))
+    invitations = ChallengeInvitations(challenges._projections)
+    invited = {"challenge": id, "username": "cid", "inviter": "ana"}
+    for _ in range(2):
+        await invitations.invite(ANA, id, "cid")
+    await recorder.expect(("challenge.invited", invited))
+    await invitations.end(ANA, id, "cid")
+    await recorder.expect(("challenge.invitation_ended", invited))
     await challenges.leave(ANA, id)
     await recorder.expect(("challenge.left", member))
     for _ in range(2):

@@ -186,6 +186,24 @@ async def test_members_are_told_of_changes_of_a_challenge(community: NotifiedCom
 
 
 @on_one_server
+async def test_invitations_to_challenges_are_told_until_they_end(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben")
+    challenge = {"title": "Knit", "category": 1, "is_public": False, "duration": 30}
+    id = (await community.request("POST", "/challenges", "ana", challenge, 201))["id"]
+    path = f"/challenges/{id}/invitations/ben"
+    await community.request("POST", f"/challenges/{id}/join", "ben", status=403)
+    await community.request("PUT", f"/challenges/{id}/invitations/nobody-here", "ana", status=404)
+    await community.request("PUT", path, "ana")
+    await community.told_soon("ben", ("challenge_invitation", str(id), ["ana"], 1))
+    await community.request("DELETE", path, "ben")
+    await community.told_soon("ben")
+    await community.request("PUT", path, "ana")
+    await community.told_soon("ben", ("challenge_invitation", str(id), ["ana"], 1))
+    await community.request("POST", f"/challenges/{id}/join", "ben", status=201)
+    await community.told_soon("ben")
+
+
+@on_one_server
 async def test_moderation_names_no_admin(community: NotifiedCommunity) -> None:
     await community.users("ana", "ben")
     post = await community.post("ana")

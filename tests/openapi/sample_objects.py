@@ -23,7 +23,7 @@ from plaza.accounts.email_links import Emails
 from plaza.accounts.model import AccountSessionId, OneTimeLink, PasskeyId
 from plaza.app import Plaza
 from plaza.articles.model import ArticleCommentId, ArticleId
-from plaza.challenges.model import ChallengeId, DateText
+from plaza.challenges.model import ChallengeId, DateText, InvitedName
 from plaza.challenges.model import PostId as ChallengePostId
 from plaza.core.notification_source import Activity, GroupName
 from plaza.core.pictures import PictureId
@@ -235,6 +235,11 @@ async def track_day(sample: SampleObjects) -> Any:
     return (await sample.send("POST", f"/challenges/{await sample.replace(example_of(ChallengeId))}/track"))["date"]
 
 
+async def invite_to_challenge(sample: SampleObjects) -> None:
+    challenge, name = await sample.replace(example_of(ChallengeId)), await sample.replace(example_of(InvitedName))
+    await sample.send("PUT", f"/challenges/{challenge}/invitations/{name}")
+
+
 async def create_event(sample: SampleObjects) -> str:
     event, session = f"launch{sample.number}", await sample.replace(example_of(LiveSessionId))
     body = {"sessions": [session], "groups": ["press"]}
@@ -335,6 +340,7 @@ PREPARATIONS: dict[str, Callable[[SampleObjects], Awaitable[None]]] = {
     "createRecoveryCodes": prepare_second_factor,
     "leaveChallenge": join_challenge,
     "trackDay": join_challenge,
+    "removeInvitation": invite_to_challenge,
     "createChallengePost": join_challenge,
     "checkOut": put_item_in_cart,
 }

@@ -81,6 +81,8 @@ async def test_every_form_and_every_page_works(ana: PageClient, url: str, plaza:
     orders = [f"/articles?order={order}" for order in ("score", "time", "hot", "best", "top", "controversial")]
     others = ["/people/bob", "/people/bob/followers", "/people/ana/following", "/challenges/1", "/challenges/for-you"]
     others += [
+        "/challenges/invitations",
+        "/challenges/1/invitations",
         "/challenges/1/edit",
         "/challenges/posts/1/edit",
         "/challenges/1/days",

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
-from plaza.challenges.events import STREAM, ChallengeDeleted
+from plaza.challenges.events import STREAM, ChallengeDeleted, ChallengeInvitationEnded
 from plaza.challenges.model import DeletedChallenge, day_number
 from plaza.challenges.post_deletion import PostDeletion
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.queries import log_changed_challenge, read_challenge
-from plaza.challenges.tables import CHALLENGE, POST
+from plaza.challenges.tables import CHALLENGE, INVITATION, POST
 from plaza.core.auth import Actor
 from plaza.core.errors import Forbidden
 from plaza.core.sql_events import add_events
@@ -53,7 +53,9 @@ class ChallengeDeletion:
             values = {"deleted_ms": now, "ends_day": min(row.ends_day, day_number(row.created_ms))}
             await tx.execute(update(CHALLENGE).where(CHALLENGE.c.id == id).values(values))
             await log_changed_challenge(tx, id)
-            await add_events(tx, STREAM, [ChallengeDeleted(id, row.creator, actor.name)], now)
+            invited = delete(INVITATION).where(INVITATION.c.challenge_id == id).returning(INVITATION)
+            ended = [ChallengeInvitationEnded(id, i.username, i.inviter) for i in (await tx.execute(invited)).all()]
+            await add_events(tx, STREAM, [*ended, ChallengeDeleted(id, row.creator, actor.name)], now)
         await self._projections.update_challenges([id])
         await self.delete_posts(BATCHES_PER_REQUEST, id)
         return DeletedChallenge(id)

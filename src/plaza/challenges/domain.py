@@ -6,6 +6,7 @@ from plaza.challenges.challenge_deletion import ChallengeDeletion
 from plaza.challenges.daily_job.runner import DailyJob
 from plaza.challenges.events import EVENTS
 from plaza.challenges.invariants import ChallengesInspector
+from plaza.challenges.invitations import ChallengeInvitations
 from plaza.challenges.jobs import timers
 from plaza.challenges.leaderboard import Leaderboards
 from plaza.challenges.library import LIBRARY
@@ -35,6 +36,7 @@ def build(core: Core) -> Parts:
         challenges,
         posts,
         deletion,
+        ChallengeInvitations(projections, core.provided.recipients, core.provided.blocks),
         ChallengeTracking(core.sql, projections, core.clock),
         Leaderboards(core.sql, core.valkey, core.clock, core.provided.blocks, core.provided.avatars),
         daily_job,

@@ -44,6 +44,22 @@ class ChallengeDeleted(ChallengeEvent):
     username: Annotated[str, Meta(description="Username of the user who deleted it: its creator or an admin.")]
 
 
+class ChallengeInvited(ChallengeEvent):
+    """A user was invited to a challenge."""
+
+    type: ClassVar[str] = "challenge.invited"
+    username: Annotated[str, Meta(description="Username of the invited user.")]
+    inviter: Annotated[str, Meta(description="Username of the user who invited.")]
+
+
+class ChallengeInvitationEnded(ChallengeEvent):
+    """An invitation was accepted, declined or withdrawn."""
+
+    type: ClassVar[str] = "challenge.invitation_ended"
+    username: Annotated[str, Meta(description="Username of the invited user.")]
+    inviter: Annotated[str, Meta(description="Username of the user who invited.")]
+
+
 class ChallengeJoined(ChallengeEvent):
     """A user joined a challenge."""
 
@@ -112,6 +128,8 @@ EVENTS = (
     ChallengeCreated,
     ChallengeEdited,
     ChallengeDeleted,
+    ChallengeInvited,
+    ChallengeInvitationEnded,
     ChallengeJoined,
     ChallengeLeft,
     ChallengeTracked,

@@ -1,6 +1,6 @@
-"""What members are told of challenges: that one was edited or deleted.
+"""What users are told of challenges: that they are invited, and that one they joined was edited or deleted.
 
-The subject is `challenge:<id>`. No user is named: the actor says what happened.
+The subject is `challenge:<id>`. Of edits and deletions no user is named: the actor says what happened.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from sqlalchemy import or_, select
 
-from plaza.challenges.events import ChallengeDeleted, ChallengeEdited
-from plaza.challenges.tables import CHALLENGE, MEMBER
+from plaza.challenges.events import ChallengeDeleted, ChallengeEdited, ChallengeInvitationEnded, ChallengeInvited
+from plaza.challenges.tables import CHALLENGE, INVITATION, MEMBER
 from plaza.core.events import Event
 from plaza.core.notification_source import Absence, Activity, GroupName, NotificationSubject
 from plaza.core.search_source import SCAN_BATCH
@@ -20,7 +20,8 @@ from plaza.core.sql import Sql
 
 KIND: Final = "challenge"
 TYPE: Final = "challenge"
-EVENTS: Final = (ChallengeEdited, ChallengeDeleted)
+INVITED: Final = "challenge_invitation"
+EVENTS: Final = (ChallengeEdited, ChallengeDeleted, ChallengeInvited, ChallengeInvitationEnded)
 # The actors of a notification, and the columns with their times.
 _ACTIONS: Final = {"@edited": "edited_ms", "@deleted": "deleted_ms"}
 
@@ -34,6 +35,8 @@ class MemberNotices:
     async def activities(self, event: Event) -> list[Activity]:
         """Return a notice for each member, and for the creator, without the user who did it."""
         id, data = int(event.data["challenge"]), event.data
+        if "inviter" in data:
+            return [Activity(GroupName(data["username"], INVITED, f"{KIND}:{id}"), data["inviter"])]
         names = {row.username for row in await self._sql.fetch_all(_members(id))} | {data["creator"]}
         names -= {"", data.get("username", data["creator"])}
         groups = [GroupName(name, TYPE, f"{KIND}:{id}") for name in sorted(names)]
@@ -47,7 +50,22 @@ class MemberNotices:
             where = MEMBER.c.challenge_id.in_(list(challenges)) & MEMBER.c.username.in_(some)
             rows = await self._sql.fetch_all(select(MEMBER.c.challenge_id, MEMBER.c.username).where(where))
             members |= {(row.challenge_id, row.username) for row in rows}
-        return [_time(one, challenges.get(_id(one.group.subject)), members) for one in activities]
+        invited = await self._invitations(activities)
+        return [
+            invited.get((_id(one.group.subject), one.group.recipient, one.actor))
+            if one.group.type == INVITED
+            else _time(one, challenges.get(_id(one.group.subject)), members)
+            for one in activities
+        ]
+
+    async def _invitations(self, activities: Sequence[Activity]) -> dict[tuple[int, str, str], int]:
+        """Return when users were invited, by challenge, invited user and inviter."""
+        names = {one.group.recipient for one in activities if one.group.type == INVITED}
+        found: dict[tuple[int, str, str], int] = {}
+        for some in chunks(names, SCAN_BATCH):
+            rows = await self._sql.fetch_all(select(INVITATION).where(INVITATION.c.username.in_(some)))
+            found |= {(row.challenge_id, row.username, row.inviter): row.created_ms for row in rows}
+        return found
 
     async def describe(self, subjects: Sequence[str]) -> list[NotificationSubject | Absence]:
         """Return challenges with their titles; a deleted one has no page. One statement."""
@@ -62,7 +80,9 @@ class MemberNotices:
         }
 
     async def all_activities(self, since_ms: int) -> AsyncIterator[Sequence[Activity]]:
-        """Yield the notices of challenges that were edited or deleted since a time."""
+        """Yield the notices of challenges that were edited or deleted since a time, and invitations."""
+        for row in await self._sql.fetch_all(select(INVITATION).where(INVITATION.c.created_ms >= since_ms)):
+            yield [Activity(GroupName(row.username, INVITED, f"{KIND}:{row.challenge_id}"), row.inviter)]
         changed = or_(CHALLENGE.c.edited_ms >= since_ms, CHALLENGE.c.deleted_ms >= since_ms)
         for row in await self._sql.fetch_all(select(CHALLENGE).where(changed)):
             names = [member.username for member in await self._sql.fetch_all(_members(row.id))]

@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound
 from plaza.core.paging import Page, Pagination
 from plaza.core.text_patterns import VISIBLE_TEXT
+from plaza.core.tokens import USERNAME
 from plaza.core.validation_messages import described_pattern
 
 CATEGORIES: Final = 5
@@ -39,6 +40,14 @@ DateText = Annotated[
     Meta(pattern=_DATE, description="An ISO date such as `2026-12-06`. Default: today (UTC).", examples=["2026-12-06"]),
 ]
 Unit = Annotated[str, Meta(max_length=20, pattern=VISIBLE_TEXT, description="What members count besides days: `km`.")]
+InvitedName = Annotated[
+    str,
+    Meta(
+        pattern=described_pattern("Must be a username", rf"^{USERNAME}$(?!\n)"),
+        description="The username of the invited user.",
+        examples=["ben"],
+    ),
+]
 Duration = Annotated[int, Meta(ge=1, le=MAX_DURATION_DAYS, description="In days.")]
 Category = Annotated[int, Meta(ge=1, le=CATEGORIES, description="1 to 5: fitness, food, mind, learning, habits.")]
 
@@ -69,6 +78,14 @@ class NotTracked(NotFound):
 
 class ChallengeEnded(Conflict):
     title, code = "The challenge has ended", "ended"
+
+
+class NotInvited(NotFound):
+    title, code = "Not invited", "not_invited"
+
+
+class TooManyInvitations(Conflict):
+    title, code = "Too many open invitations", "too_many_invitations"
 
 
 class UnitInUse(Conflict):
@@ -103,6 +120,19 @@ class Challenge(msgspec.Struct, frozen=True):
 
 class ChallengesPage(msgspec.Struct, frozen=True):
     challenges: list[Challenge]
+    pagination: Pagination
+
+
+class ChallengeInvitation(msgspec.Struct, frozen=True):
+    challenge_id: int
+    title: str
+    username: str
+    inviter: str
+    created_at: int  # Unix milliseconds
+
+
+class ChallengeInvitationsPage(msgspec.Struct, frozen=True):
+    invitations: list[ChallengeInvitation]
     pagination: Pagination
 
 

@@ -14,7 +14,17 @@ from plaza.challenges.model import from_thousandths, iso_date, parse_shown
 from plaza.challenges.post_deletion import PostDeletion, delete_logged
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.readable_rows import BATCH
-from plaza.challenges.tables import CHALLENGE, DELETE_LOG, EDIT, INSERT_LOG, MEMBER, POST, REACTION, TRACKING
+from plaza.challenges.tables import (
+    CHALLENGE,
+    DELETE_LOG,
+    EDIT,
+    INSERT_LOG,
+    INVITATION,
+    MEMBER,
+    POST,
+    REACTION,
+    TRACKING,
+)
 from plaza.core.async_engine import AsyncConnection
 from plaza.core.events import EventData
 from plaza.core.sql_events import add_events
@@ -61,6 +71,7 @@ class ChallengesPersonalData:
                     {"challenge_id": r["challenge_id"], "since": iso_date(r["joined_day"])} for r in joined
                 ],
                 "posts": await rows(POST, "id", "challenge_id", "text", "is_break", "created_ms", "edited_ms"),
+                "invitations": await rows(INVITATION, "challenge_id", "inviter", "created_ms"),
                 "edits": await rows(EDIT, "table_name", "row_id", "text", "until_ms"),
                 "reactions": await rows(REACTION, "post_id", "challenge_id", "created_ms"),
                 "tracked": [_exported_day(row) for row in tracked],
@@ -83,6 +94,8 @@ class ChallengesPersonalData:
         async with self._sql.begin() as tx:
             await tx.execute(update(CHALLENGE).where(CHALLENGE.c.creator == username).values(creator=""))
             await tx.execute(delete(EDIT).where(EDIT.c.username == username))
+            mine = (INVITATION.c.username == username) | (INVITATION.c.inviter == username)
+            await tx.execute(delete(INVITATION).where(mine))
         await self._projections.reactions.rewrite_users([username])
         await self._projections.contributions.update([username])
         await self._projections.valkey.call("DEL", CLG_SHOWN(username))
@@ -100,7 +113,11 @@ class ChallengesPersonalData:
                 pass
         async with self._sql.begin() as tx:
             await tx.execute(update(CHALLENGE).where(CHALLENGE.c.creator == old).values(creator=new))
-            for table in (EDIT, DELETE_LOG, INSERT_LOG):
+            both = INVITATION.alias()
+            again = select(both.c.id).where(both.c.challenge_id == INVITATION.c.challenge_id, both.c.username == new)
+            await tx.execute(delete(INVITATION).where(INVITATION.c.username == old, again.exists()))
+            await tx.execute(update(INVITATION).where(INVITATION.c.inviter == old).values(inviter=new))
+            for table in (INVITATION, EDIT, DELETE_LOG, INSERT_LOG):
                 await tx.execute(update(table).where(table.c.username == old).values(username=new))
         await self._projections.reactions.rewrite_users([old, new])
         await self._projections.contributions.update([old, new])

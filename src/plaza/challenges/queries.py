@@ -8,7 +8,7 @@ from typing import Any, Literal
 from sqlalchemy import Table, bindparam, func, insert, select
 
 from plaza.challenges.model import ChallengeEnded, PrivateChallenge
-from plaza.challenges.tables import CHALLENGE, INSERT_LOG, MEMBER
+from plaza.challenges.tables import CHALLENGE, INSERT_LOG, INVITATION, MEMBER
 from plaza.core.async_engine import AsyncConnection
 from plaza.core.auth import Actor
 from plaza.core.errors import NotFound
@@ -25,13 +25,22 @@ _IS_MEMBER = (
     .exists()
     .label("is_member")
 )
-_CHALLENGE = select(CHALLENGE, MEMBERS, _IS_MEMBER).where(
+_IS_INVITED = (
+    select(INVITATION.c.id)
+    .where(INVITATION.c.challenge_id == CHALLENGE.c.id, INVITATION.c.username == bindparam("viewer"))
+    .exists()
+    .label("is_invited")
+)
+_CHALLENGE = select(CHALLENGE, MEMBERS, _IS_MEMBER, _IS_INVITED).where(
     CHALLENGE.c.id == bindparam("id"), CHALLENGE.c.deleted_ms.is_(None)
 )
 
 
 async def read_challenge(tx: AsyncConnection, id: int, viewer: Actor | None = None, *, lock: bool = False) -> Any:
-    """A challenge's row, with `is_member` for the viewer. Raises NotFound. With `lock` others cannot change it."""
+    """A challenge's row, with `is_member` and `is_invited` for the viewer. Raises NotFound.
+
+    With `lock`, others cannot change it.
+    """
     statement = _CHALLENGE.with_for_update(of=CHALLENGE) if lock else _CHALLENGE
     return _single((await tx.execute(statement, _parameters(id, viewer))).all(), id)
 
@@ -64,10 +73,11 @@ async def read_membership(
 
 
 def require_visible(viewer: Actor | None, challenge: Any) -> None:
-    """Raise PrivateChallenge unless the viewer may see it: its creator, its members and admins."""
+    """Raise PrivateChallenge unless the viewer may see it: its creator, members, invited users and admins."""
     if challenge.is_public:
         return
-    if viewer is None or not (viewer.is_admin or viewer.name == challenge.creator or challenge.is_member):
+    is_own = viewer is not None and (viewer.is_admin or viewer.name == challenge.creator)
+    if not (is_own or challenge.is_member or challenge.is_invited):
         raise PrivateChallenge("This challenge is private. Only its creator, its members and admins can see it.")
 
 

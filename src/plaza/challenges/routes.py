@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from plaza.challenges.challenge_deletion import ChallengeDeletion
 from plaza.challenges.daily_job.runner import DailyJob, DailyJobResult
+from plaza.challenges.invitations import ChallengeInvitations
 from plaza.challenges.leaderboard import Leaderboards
 from plaza.challenges.model import (
     AlreadyJoined,
@@ -16,6 +17,8 @@ from plaza.challenges.model import (
     ChallengeEdit,
     ChallengeEnded,
     ChallengeId,
+    ChallengeInvitation,
+    ChallengeInvitationsPage,
     ChallengeMembership,
     ChallengePost,
     ChallengePostEdit,
@@ -25,11 +28,13 @@ from plaza.challenges.model import (
     DateText,
     DeletedChallenge,
     DeletedChallengePost,
+    InvitedName,
     Leaderboard,
     LeaderboardQuery,
     NewChallenge,
     NewChallengePost,
     NewTracking,
+    NotInvited,
     NotJoined,
     NotMember,
     NotTracked,
@@ -37,6 +42,7 @@ from plaza.challenges.model import (
     PrivateChallenge,
     Reaction,
     ReactionToBreak,
+    TooManyInvitations,
     TrackedDay,
     TrackedDaysPage,
     UnitInUse,
@@ -81,6 +87,40 @@ async def list_recommendations(actor: Actor, recommender: Recommender, limit: Li
     return await recommender.recommend(actor, limit)
 
 
+@route.get("/challenges/invitations", access=USER)
+async def list_invitations(actor: Actor, page: Page, invitations: ChallengeInvitations) -> ChallengeInvitationsPage:
+    """List your invitations to challenges, latest first. Joining the challenge accepts one."""
+    return await invitations.page(actor, page)
+
+
+@route.get("/challenges/{id}/invitations", access=USER, raises=[PrivateChallenge])
+async def list_challenge_invitations(
+    actor: Actor, id: ChallengeId, page: Page, invitations: ChallengeInvitations
+) -> ChallengeInvitationsPage:
+    """List the open invitations to a challenge (its creator or an admin), latest first."""
+    return await invitations.page_of_challenge(actor, id, page)
+
+
+@route.put(
+    "/challenges/{id}/invitations/{username}",
+    access=USER,
+    raises=[PrivateChallenge, AlreadyJoined, ChallengeEnded, TooManyInvitations],
+)
+async def add_invitation(
+    actor: Actor, id: ChallengeId, username: InvitedName, invitations: ChallengeInvitations
+) -> ChallengeInvitation:
+    """Add an invitation of a user to a challenge (its creator or an admin). Repeating it changes nothing."""
+    return await invitations.invite(actor, id, username)
+
+
+@route.delete("/challenges/{id}/invitations/{username}", access=USER, raises=[PrivateChallenge, NotInvited])
+async def remove_invitation(
+    actor: Actor, id: ChallengeId, username: InvitedName, invitations: ChallengeInvitations
+) -> ChallengeInvitation:
+    """Remove an invitation: decline it (the invited user) or withdraw it (the creator or an admin)."""
+    return await invitations.end(actor, id, username)
+
+
 @route.get("/challenges/{id}", access=PUBLIC, raises=[PrivateChallenge])
 async def get_challenge(actor: Actor | None, id: ChallengeId, challenges: Challenges) -> Challenge:
     """Read a challenge (a private one: its creator, its members or an admin)."""
@@ -113,7 +153,7 @@ async def delete_challenge(actor: Actor, id: ChallengeId, deletion: ChallengeDel
     raises=[PrivateChallenge, AlreadyJoined, ChallengeEnded],
 )
 async def join_challenge(actor: Actor, id: ChallengeId, challenges: Challenges) -> ChallengeMembership:
-    """Join a challenge (a private one: its creator or an admin). Joining twice is 409."""
+    """Join a challenge (a private one: its creator, an admin or an invited user). Joining twice is 409."""
     return await challenges.join(actor, id)
 
 

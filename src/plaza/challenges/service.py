@@ -10,7 +10,14 @@ from msgspec import UNSET
 from sqlalchemy import bindparam, delete, or_, select, update
 
 from plaza.challenges.edits import keep_text
-from plaza.challenges.events import STREAM, ChallengeCreated, ChallengeEdited, ChallengeJoined, ChallengeLeft
+from plaza.challenges.events import (
+    STREAM,
+    ChallengeCreated,
+    ChallengeEdited,
+    ChallengeInvitationEnded,
+    ChallengeJoined,
+    ChallengeLeft,
+)
 from plaza.challenges.member_totals import recount
 from plaza.challenges.model import (
     AlreadyJoined,
@@ -36,7 +43,7 @@ from plaza.challenges.queries import (
     require_ongoing,
     require_visible,
 )
-from plaza.challenges.tables import CHALLENGE, DELETE_LOG, MEMBER, TRACKING
+from plaza.challenges.tables import CHALLENGE, DELETE_LOG, INVITATION, MEMBER, TRACKING
 from plaza.core.async_engine import AsyncConnection
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
@@ -158,19 +165,23 @@ class Challenges:
         return [found.get(id) for id in wanted]
 
     async def join(self, actor: Actor, id: int) -> ChallengeMembership:
-        """Join a challenge. Only its creator and admins can join a private one."""
+        """Join a challenge; a private one only as its creator, an admin or an invited user. It ends an invitation."""
         async with self._sql.begin() as tx:
             await lock_username(tx, self._projections.valkey, actor.name, actor.since_ms)
-            challenge = await read_challenge(tx, id)
-            if not (challenge.is_public or actor.is_admin or actor.name == challenge.creator):
-                raise PrivateChallenge("This challenge is private. Only its creator and admins can join it.")
+            challenge = await read_challenge(tx, id, actor)
+            is_own = actor.is_admin or actor.name == challenge.creator
+            if not (challenge.is_public or is_own or challenge.is_invited):
+                raise PrivateChallenge("This challenge is private. Ask its creator for an invitation.")
             require_ongoing(challenge, self._today())
             values = {"challenge_id": id, "username": actor.name, "joined_day": self._today()}
             statement = self._sql.insert(MEMBER).values(values).on_conflict_do_nothing()
             if (await tx.execute(statement.returning(MEMBER.c.id))).scalar() is None:
                 raise AlreadyJoined("You are already a member of this challenge.")
             await recount(tx, id, actor.name)  # what a former member has tracked
-            await add_events(tx, STREAM, [ChallengeJoined(id, actor.name)], self._clock.now_ms())
+            own = (INVITATION.c.challenge_id == id, INVITATION.c.username == actor.name)
+            ended = (await tx.execute(delete(INVITATION).where(*own).returning(INVITATION))).all()
+            events = [ChallengeInvitationEnded(id, actor.name, row.inviter) for row in ended]
+            await add_events(tx, STREAM, [ChallengeJoined(id, actor.name), *events], self._clock.now_ms())
         return ChallengeMembership(id, actor.name, True)
 
     async def leave(self, actor: Actor, id: int) -> ChallengeMembership:

@@ -143,6 +143,19 @@ TRACKING = Table(
     Index(None, "username"),
     sqlite_autoincrement=True,
 )
+INVITATION = Table(
+    "challenge_invitation",
+    METADATA,
+    _id(),
+    _foreign_key("challenge_id", CHALLENGE.c.id),
+    Column("username", String(30), nullable=False),  # of the invited user
+    Column("inviter", String(30), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    UniqueConstraint("challenge_id", "username"),
+    Index(None, "username"),
+    Index(None, "inviter"),
+    sqlite_autoincrement=True,
+)
 # What a post or a challenge was before each edit.
 EDIT = Table(
     "challenge_edit",

@@ -9,12 +9,20 @@ from msgspec import Meta
 from sqlalchemy import Table
 
 from plaza.challenges.model import Category, iso_date, parse_date
-from plaza.challenges.tables import CHALLENGE, EDIT, MEMBER, POST, REACTION, TRACKING
+from plaza.challenges.tables import CHALLENGE, EDIT, INVITATION, MEMBER, POST, REACTION, TRACKING
 from plaza.community.records import RowRecords, TablePart
 from plaza.core.sql import Sql
 from plaza.social.model import Millis, Username
 
-CHALLENGE_KINDS: Final = ("challenge", "member", "tracking", "challenge_post", "reaction", "challenge_edit")
+CHALLENGE_KINDS: Final = (
+    "challenge",
+    "member",
+    "tracking",
+    "challenge_post",
+    "reaction",
+    "challenge_edit",
+    "challenge_invitation",
+)
 RowId = Annotated[int, Meta(ge=1)]
 
 
@@ -75,6 +83,14 @@ class _ChallengeEditRecord(msgspec.Struct, forbid_unknown_fields=True):
     until_ms: Millis
 
 
+class _InvitationRecord(msgspec.Struct, forbid_unknown_fields=True):
+    id: RowId
+    challenge_id: RowId
+    username: Username
+    inviter: Username
+    created_ms: Millis
+
+
 def challenge_part(sql: Sql) -> TablePart:
     def rows(table: Table, struct: type[msgspec.Struct], *days: str) -> RowRecords:
         write, read = dict.fromkeys(days, iso_date), dict.fromkeys(days, parse_date)
@@ -89,5 +105,6 @@ def challenge_part(sql: Sql) -> TablePart:
             "challenge_post": rows(POST, _ChallengePostRecord, "day"),
             "reaction": rows(REACTION, _ReactionRecord),
             "challenge_edit": rows(EDIT, _ChallengeEditRecord),
+            "challenge_invitation": rows(INVITATION, _InvitationRecord),
         },
     )

@@ -25,6 +25,7 @@ NotificationType = Literal[
     "article_comment",
     "challenge_reaction",
     "challenge",
+    "challenge_invitation",
     "order",
     "moderation",
 ]

@@ -93,6 +93,7 @@ class Preferences(msgspec.Struct):
     article_comment: bool = True
     challenge_reaction: bool = True
     challenge: bool = True
+    challenge_invitation: bool = True
     order: bool = True
     moderation: bool = True
 
@@ -108,6 +109,7 @@ class PreferencesChange(msgspec.Struct, forbid_unknown_fields=True):
     article_comment: bool | UnsetType = UNSET
     challenge_reaction: bool | UnsetType = UNSET
     challenge: bool | UnsetType = UNSET
+    challenge_invitation: bool | UnsetType = UNSET
     order: bool | UnsetType = UNSET
     moderation: bool | UnsetType = UNSET
 

@@ -18,6 +18,7 @@ _DEEDS: Final = {
     "follow": "followed you",
     "article_comment": "commented on your article",
     "challenge_reaction": "reacted to your challenge post",
+    "challenge_invitation": "invited you to a challenge",
 }
 # What happened, where no user is named, by type and action.
 _NOTICES: Final = {
@@ -45,6 +46,7 @@ LABELS: Final = {
     "article_comment": "Comments on your articles",
     "challenge_reaction": "Reactions to your challenge posts",
     "challenge": "Changes of challenges that you joined",
+    "challenge_invitation": "Invitations to challenges",
     "order": "Your orders",
     "moderation": "Decisions of admins",
 }

@@ -42,7 +42,11 @@ POSTS_PER_PAGE: Final = 10
 # As many as fit on a small screen.
 MAX_DAYS_SHOWN: Final = 60
 
-TABS: Final = (("All", "/app/challenges"), ("For you", "/app/challenges/for-you"))
+TABS: Final = (
+    ("All", "/app/challenges"),
+    ("For you", "/app/challenges/for-you"),
+    ("Invitations", "/app/challenges/invitations"),
+)
 
 
 def _tabs(current: str) -> dict[str, Any]:

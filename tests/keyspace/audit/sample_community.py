@@ -13,6 +13,7 @@ from plaza.articles.model import ArticlesQuery, NewArticle, NewArticleComment
 from plaza.articles.service import Articles
 from plaza.challenges.challenge_deletion import ChallengeDeletion
 from plaza.challenges.daily_job.runner import DailyJob
+from plaza.challenges.invitations import ChallengeInvitations
 from plaza.challenges.model import ChallengeEdit, ChallengePostEdit, NewChallenge, NewChallengePost, NewTracking
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.service import Challenges
@@ -139,6 +140,8 @@ async def _challenges(plaza: Plaza, community: SampleCommunity) -> None:
             community.challenge_posts.append(post.id)
     await posts.edit(actor(name), community.challenge_posts[-1], ChallengePostEdit("Done, really."))
     await challenges.edit(actor("ana"), community.challenges[-1], ChallengeEdit(title="Run on"))
+    private = await challenges.create(actor("ana"), NewChallenge("Knit", 2, False, 21), "load-private")
+    await plaza.get(ChallengeInvitations).invite(actor("ana"), private.id, "ben")
     deleted = await challenges.create(actor("ana"), NewChallenge("Swim", 1, True, 21), "load-deleted")
     await plaza.get(ChallengeDeletion).delete(actor("ana"), deleted.id)
     for id in community.challenge_posts[:4]:
