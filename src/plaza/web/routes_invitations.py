@@ -63,7 +63,7 @@ async def change_invitation(
     service: Challenges,
     invitations: ChallengeInvitations,
 ) -> Response[str]:
-    """Invite a user, or end an invitation."""
+    """Add or remove an invitation to a challenge."""
     visitor = await site.visitors.from_request(request)
     actor, fields = visitor.require_user(), forms.parse_form(body)
     name = forms.convert_fields({"username": fields.get("username", "").strip()}, dict[str, InvitedName])["username"]
