@@ -25,6 +25,8 @@ async def test_an_empty_result_helps(ana: PageClient, plaza: Plaza) -> None:
     html = (await ana.get("/app/search", params={"q": "anna"})).text
     assert 'Did you mean <a href="/app/search?q=ana">' in html
     assert "Nothing found." in html
+    tab = (await ana.get("/app/search", params={"q": "ana", "type": "items"})).text
+    assert '<a href="/app/search?q=ana">Search everything</a>' in tab
     assert "from:name" in (await ana.get("/app/search")).text
     assert (await ana.get("/app/search", params={"q": "x" * 500})).status_code == 200
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     FromClause,
     Row,
     Select,
@@ -25,6 +26,7 @@ from sqlalchemy import (
     select,
     table,
     text,
+    true,
     union_all,
     update,
 )
@@ -32,13 +34,8 @@ from sqlalchemy import (
 from plaza.core.async_engine import AsyncConnection
 from plaza.core.search_source import SearchDocument
 from plaza.core.sql import Sql
-from plaza.search.match_expression import (
-    WINDOWS,
-    fts5_expression,
-    newest_windows,
-    tsquery_expression,
-    tsvector_literal,
-)
+from plaza.search import match_expression
+from plaza.search.match_expression import fts5_expression, tsquery_expression, tsvector_literal
 from plaza.search.names import NameIndex
 from plaza.search.query import Query
 from plaza.search.tables import MAX_KEY_CHARACTERS, SEARCH_DOCUMENT
@@ -83,21 +80,28 @@ def _newest_matches(dialect: str) -> Select[Any]:
 def _newest_by_windows() -> Select[Any]:
     """Return the statement for PostgreSQL's newest matches, which reads older documents only if it needs them.
 
-    The parts of a `UNION ALL` run one after another, and none after the limit is reached. The windows are a condition
-    of their own: the index then skips to the words in them. For `a & b & window` it reads the whole list of `b`.
+    Windows and the parts of the `UNION ALL` are searched one after another, and none after the limit is reached. A
+    window is a condition of its own, and the first: the index then skips to its words. For `a & b & window` it reads
+    the whole list of `b`, and with the window as the last condition those of two words that no document has together.
     """
-    last = select(func.coalesce(func.max(_WORDS.c.rowid), 0).label("id")).subquery()
-    windows = select(*newest_windows()).select_from(last).cte("newest_windows")
-    matches = select(_WORDS.c.rowid).where(_MATCHES["postgresql"])
-    newest = matches.order_by(_UNINDEXED_ID.desc()).limit(_COUNT_PARAMETER)
+    last = select(func.coalesce(func.max(_WORDS.c.rowid), 0).label("id")).cte("last")
+    matches = select(_WORDS.c.rowid).order_by(_UNINDEXED_ID.desc()).limit(_COUNT_PARAMETER)
+    is_match = _MATCHES["postgresql"]
+    is_older: ColumnElement[bool] = true()
     parts = []
-    for size in range(len(WINDOWS) + 1):
-        part = newest
-        if size < len(WINDOWS):
-            part = part.where(_WORDS.c.terms.op("@@")(select(windows.c[f"windows{size}"]).scalar_subquery()))
-        if size > 0:
-            part = part.where(select(windows.c[f"lowest{size - 1}"]).scalar_subquery() > _UNINDEXED_ID)
-        parts.append(select(part.subquery().c.rowid))
+    for mark, bits, count in match_expression.WINDOWS:
+        newest, oldest = (
+            select(literal_column(f"greatest((id >> {bits}) - {back}, 0)", BigInteger))
+            .select_from(last)
+            .scalar_subquery()
+            for back in (0, count - 1)
+        )
+        windows = func.generate_series(newest, oldest, -1).table_valued("number", name=f"of{bits}").render_derived()
+        window = func.concat(literal_column(f"'{mark}'"), windows.c.number).op("::")(literal_column("tsquery"))
+        found = matches.where(_WORDS.c.terms.op("@@")(window), is_match, is_older).lateral()
+        parts.append(select(found.c.rowid).select_from(windows).join(found, true()))
+        is_older = oldest.op("<<")(literal_column(str(bits))) > _UNINDEXED_ID
+    parts.append(select(matches.where(is_match, is_older).subquery().c.rowid))
     return _select_matches(union_all(*parts).limit(_COUNT_PARAMETER).subquery())
 
 

@@ -7,37 +7,19 @@ use, so no syntax of the database gets through.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
-
-from sqlalchemy import ColumnElement, literal_column
+from typing import Final
 
 from plaza.search.query import Phrase, Query
 from plaza.search.terms import AUTHOR, TAG, name_term, word_term
 
 # PostgreSQL reads all matches of two frequent words before it knows which are the newest. So every document has the
-# numbers of its windows, some upper bits of its id, as terms, and the newest windows are searched first: the newest
-# 8,192 to 16,384 documents, then 4 and 16 times as many, then all. Each size of a window has a mark.
-WINDOWS: Final = (("\ue030", 13), ("\ue031", 15), ("\ue032", 17))
+# numbers of its windows, some upper bits of its id, as terms. The newest windows are searched one by one: so many of
+# 8,192 documents, then of 32,768 and 131,072, then all that is older. Each size of a window has a mark.
+WINDOWS: Final = (("\ue030", 13, 2), ("\ue031", 15, 2), ("\ue032", 17, 16))
 
 
 def _window_terms(id: int) -> list[str]:
-    return [f"'{mark}{id >> bits}'" for mark, bits in WINDOWS]
-
-
-def newest_windows() -> list[ColumnElement[Any]]:
-    """Return expressions on the last `id`: the newest two windows of each size as `tsquery`, and their lowest id.
-
-    Their names are `windows0` and `lowest0`, `windows1` and `lowest1`, and so on.
-    """
-    found: list[ColumnElement[Any]] = []
-    for size, (mark, bits) in enumerate(WINDOWS):
-        last, before = f"id >> {bits}", f"greatest((id >> {bits}) - 1, 0)"
-        query = f"CAST(concat('{mark}', {last}, ' | {mark}', {before}) AS tsquery)"
-        found += [
-            literal_column(query).label(f"windows{size}"),
-            literal_column(f"{before} << {bits}").label(f"lowest{size}"),
-        ]
-    return found
+    return [f"'{mark}{id >> bits}'" for mark, bits, _ in WINDOWS]
 
 
 def fts5_expression(kind: str, query: Query) -> str:
