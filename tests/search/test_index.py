@@ -125,6 +125,14 @@ async def test_odd_texts_of_other_services_are_indexed_as_far_as_columns_allow(s
     assert [name.key for name in await index.names.by_prefix(TAGS, "goo", 9)] == ["good"]
 
 
+async def test_a_document_without_any_word_is_indexed(sql: Sql) -> None:
+    index = SearchIndex(sql)
+    await index.write("items", {"1": SearchDocument(["🎁", ""]), "2": SearchDocument(["🎁 gift"])})
+    assert await found(index, "gift", "items") == {"2"}
+    assert await index.write("items", {"1": SearchDocument(["🎁 present"])}) == ["1"]
+    assert await found(index, "present", "items") == {"1"}
+
+
 async def test_a_text_of_the_longest_words_is_indexed(sql: Sql) -> None:
     index = SearchIndex(sql)
     words = " ".join(f"{n}{chr(0x10400) * 70}" for n in range(words_module.MAX_WORDS + 1))
