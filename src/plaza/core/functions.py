@@ -30,7 +30,7 @@ from plaza.core.valkey.calls import error_reply, with_command
 from plaza.core.valkey.connection import pack
 
 # Raise it in a commit that changes the meaning of an existing key.
-GENERATION = 1
+GENERATION = 2
 
 # A caller applies its updates within milliseconds. After this time it is stalled, and nodes reject its updates.
 PROJECTION_MS = 5_000
