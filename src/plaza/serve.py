@@ -157,6 +157,7 @@ class ApiServer(uvicorn.Server):
     def __init__(self, app: App, settings: Settings) -> None:
         self.app = app
         self.started_event = asyncio.Event()
+        self._stop_delay_seconds = settings.stop_delay_seconds
         limits = ConnectionLimits(settings.connections_per_address, app.proxies) if settings.rate_limits else None
         admission = None
         if settings.queue_ms:
@@ -187,8 +188,16 @@ class ApiServer(uvicorn.Server):
         self.started_event.set()
 
     async def drain(self, serving: asyncio.Future[None], shutdown: Shutdown) -> None:
-        """Accept no more connections, complete open requests, and stop."""
+        """Say that this server stops, then accept no more connections, complete open requests, and stop.
+
+        An idle connection is closed at once then. A request that a proxy sends into it in that moment is lost, so a
+        proxy needs time to notice.
+        """
         self.app.drain()
+        if self._stop_delay_seconds:
+            delay = asyncio.ensure_future(asyncio.sleep(self._stop_delay_seconds))
+            await completes_before(delay, shutdown.forced)
+            delay.cancel()
         self.should_exit = True
         if not await completes_before(serving, shutdown.forced):
             self.force_exit = True

@@ -40,6 +40,7 @@ class Supervisor:
         self._shutdown = shutdown
         self._run_api, self._run_worker = run_api, run_worker
         self._api_count = settings.workers
+        self._stop_seconds = CHILD_STOP_SECONDS + settings.stop_delay_seconds
         self._metrics_dir = SharedMemoryDir(settings.data_dir.absolute() / "metrics")
         metrics.share(self._metrics_dir.path)
         self._ready_count = 0
@@ -81,7 +82,7 @@ class Supervisor:
             counting = asyncio.ensure_future(self._count_when_ready(process))
             exited = asyncio.ensure_future(process.wait())
             if not await completes_before(exited, stopping):
-                await terminate(process, CHILD_STOP_SECONDS)
+                await terminate(process, self._stop_seconds)
                 return
             counting.cancel()
             if not self._all_ready.is_set():

@@ -152,6 +152,7 @@ async def test_a_new_release_replaces_the_old_one_under_load_without_a_failed_re
             "PLAZA_DATA_KEY": "d" * 64,
             "PLAZA_RATE_LIMITS": "off",
             "PLAZA_TRUSTED_PROXIES": "127.0.0.1",
+            "PLAZA_STOP_DELAY_SECONDS": "3",  # HAProxy checks every second, and needs two checks
         }
         older = {**settings, "PYTHONPATH": str(tmp_path / "older")}
         client = stack.enter_context(closing(server.redis_client()))

@@ -117,6 +117,11 @@ class Settings:
         "Milliseconds that a read waits for its start at most when an API process is overloaded; writes wait twice as "
         "long. Then they get 503 with `Retry-After`. 0: without limit.",
     )
+    stop_delay_seconds: int = setting(
+        0,
+        "Seconds that a stopping server goes on serving while `/readyz` is 503, so that a proxy sends its requests "
+        "elsewhere before connections close. 3 behind a proxy that checks every second.",
+    )
     metrics_access: MetricsAccess = setting(
         "public", "Who may read `/metrics`: `public`, or `admin` for admins and API keys."
     )
@@ -278,6 +283,7 @@ class Settings:
         _require(is_address, "otlp_endpoint", "must be an address such as http://127.0.0.1:4318")
         _require(self.connections_per_address >= 1, "connections_per_address", "must be 1 or more")
         _require(0 <= self.queue_ms <= 60_000, "queue_ms", "must be 0 to 60000")
+        _require(0 <= self.stop_delay_seconds <= 30, "stop_delay_seconds", "must be 0 to 30")
         _require(0 <= self.voting_days <= 36_500, "voting_days", "must be 0 to 36500")
         _require(1 <= self.max_post_age <= 3650, "max_post_age", "must be 1 to 3650")
         _require(1 <= self.live_retention_days <= 3650, "live_retention_days", "must be 1 to 3650")
