@@ -51,13 +51,14 @@ async def test_a_page_takes_as_many_round_trips_as_its_json_route(ana: PageClien
     await ana.submit("/app/posts", content="hello")
     await ana.get("/app")
     token = {"authorization": f"Bearer {plaza.core.auth.issue('ana', 'user')}"}
-    for page, route in (
-        ("/app", "/feed/explore"),
-        ("/app/following", "/feed/following"),
-        ("/app/articles", "/articles"),
+    # Ana follows nobody. Finding that out, for the suggested users, is sent at the same time as the query of the feed.
+    for page, route, more in (
+        ("/app", "/feed/explore", 0),
+        ("/app/following", "/feed/following", 1),
+        ("/app/articles", "/articles", 0),
     ):
         await ana.get(page)
-        assert trips(await ana.get(page)) == trips(await ana.get(route, headers=token)), page
+        assert trips(await ana.get(page)) == trips(await ana.get(route, headers=token)) + more, page
 
 
 async def test_a_session_ended_by_another_client_is_signed_out_here(ana: PageClient, url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from plaza.core.http.access import PUBLIC, USER
@@ -77,12 +78,15 @@ async def following(
 ) -> Response[str]:
     """List the posts of followed users, newest first, and suggest more users."""
     visitor = await site.visitors.from_request(request)
-    feed = await home.page(visitor.require_user(), Page(cursor=cursor), users=False)
+    actor = visitor.require_user()
     context: dict[str, Any] = {"section": "Following", "title": "Following"}
     context["empty"] = "Follow users to see their posts here."
+    reading = home.page(actor, Page(cursor=cursor), users=False)
     if cursor is None:
         context["watch"] = "following"
-        context["suggested"] = await suggestions.users_to_follow(visitor.require_user(), MAX_SUGGESTED)
+        feed, context["suggested"] = await asyncio.gather(reading, suggestions.users_to_follow(actor, MAX_SUGGESTED))
+    else:
+        feed = await reading
     return await feed_page(site, request, visitor, feed, "/app/following", **context)
 
 
