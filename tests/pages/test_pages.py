@@ -51,7 +51,7 @@ async def test_a_page_takes_as_many_round_trips_as_its_json_route(ana: PageClien
     await ana.submit("/app/posts", content="hello")
     await ana.get("/app")
     token = {"authorization": f"Bearer {plaza.core.auth.issue('ana', 'user')}"}
-    # Ana follows nobody. Finding that out, for the suggested users, is sent at the same time as the query of the feed.
+    # Ana follows no user. Finding that out, for the suggested users, is sent at the same time as the query of the feed.
     for page, route, more in (
         ("/app", "/feed/explore", 0),
         ("/app/following", "/feed/following", 1),
