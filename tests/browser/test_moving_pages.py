@@ -102,7 +102,9 @@ def test_a_reported_post_is_banned_from_the_queue_and_gone_for_everyone(
     olga.goto("/app/operator/reports")
     entry = olga.locator(".report", has_text="Buy cheap bells")
     expect(entry).to_contain_text("Advertising")
-    entry.get_by_role("button", name="Ban").click()
+    entry.get_by_role("link", name="Ban…").click()
+    olga.get_by_role("button", name="Ban the post").click()
+    expect(olga.get_by_role("heading", name="Reports")).to_be_visible()
     expect(entry).to_have_count(0)
     expect(card).to_have_count(0)  # in the open page of another user
     assert plaza.api.get(f"/posts/{post}").status_code == 404

@@ -18,6 +18,7 @@ from tests.media.images import picture
 from tests.pages.conftest import PageClient
 
 ITEMS = "/app/operator/items"
+PICTURE = r'remove\?picture=([^"]+)"'
 ORDERS = "/app/operator/orders"
 
 
@@ -85,11 +86,17 @@ async def test_pictures_of_an_item_are_added_ordered_and_removed(plaza: Plaza, a
     fields = await admin.hidden_fields(item)
     added = await admin.post(f"{item}/pictures", data={**fields, "alt1": "A lamp"}, files=files)
     assert added.status_code == 303, added.text
-    first, second = re.findall(r'name="picture" value="([^"]+)"', (await admin.get(item)).text)
+    first, second = re.findall(PICTURE, (await admin.get(item)).text)
     await admin.submit(f"{item}/pictures/remove", page=item, first=second)
-    assert re.findall(r'name="picture" value="([^"]+)"', (await admin.get(item)).text) == [second, first]
-    await admin.submit(f"{item}/pictures/remove", page=item, picture=second)
-    assert re.findall(r'name="picture" value="([^"]+)"', (await admin.get(item)).text) == [first]
+    assert re.findall(PICTURE, (await admin.get(item)).text) == [second, first]
+    remove = f"{item}/pictures/remove"
+    asked = await admin.get(remove, params={"picture": second})
+    assert (asked.status_code, "Remove picture 1 of Lamp?" in asked.text) == (200, True)
+    assert re.findall(PICTURE, (await admin.get(item)).text) == [second, first], "it only asked"
+    assert (await admin.get(remove, params={"picture": "other"})).status_code == 404
+    await admin.submit(remove, page=f"{remove}?picture={second}")
+    assert ("POST /app/operator/items/{id}/pictures/remove", f"picture={second}") in await logged(plaza)
+    assert re.findall(PICTURE, (await admin.get(item)).text) == [first]
     too_many = [("file", (f"{n}.png", picture(), "image/png")) for n in range(4)]
     refused = await admin.post(f"{item}/pictures", data=await admin.hidden_fields(item), files=too_many)
     assert (refused.status_code, "at most 4 pictures" in refused.text) == (422, True)

@@ -33,7 +33,12 @@ async def test_report_queue_ban_gone(plaza: Plaza, ana: PageClient, guest: PageC
         assert "Advertising" in queue
         (number,) = re.findall(r'id="report-(\d+)"', queue)
         path = f"/app/operator/reports/{number}"
-        await root.submit(path, page="/app/operator/reports", action="remove", note="An advertisement")
+        assert "All sessions end" in (await root.get(f"{path}/suspend")).text
+        asked = (await root.get(f"{path}/remove")).text
+        assert "Ban the post of ben?" in asked
+        assert (await ana.get(f"{path}/remove")).status_code == 403
+        assert (await guest.get(post)).status_code == 200, "it only asked"
+        await root.submit(path, page=f"{path}/remove", note="An advertisement")
         assert (await guest.get(post)).status_code == 404
         assert "Buy" not in (await guest.get("/app")).text
         (closed,) = (await plaza.get(Reports).page(ReportsQuery(state="resolved"))).items

@@ -116,8 +116,10 @@ async def test_only_admins_ban_posts_and_suspend_users(
         assert path not in (await ana.get(page)).text
         assert (await ana.submit(path, page=page, on="1")).status_code == 403
     await plaza.get(Users).set_role(API, "ana", "admin")
-    assert ban in (await ana.get(f"/app/posts/{post}")).text
-    assert (await ana.submit(ban, on="1")).status_code == 303
+    assert f'href="{ban}"' in (await ana.get(f"/app/posts/{post}")).text
+    assert "you can unban it" in (await ana.get(ban)).text
+    assert (await guest.get(f"/app/posts/{post}")).status_code == 200, "it only asked"
+    assert (await ana.submit(ban, page=ban)).status_code == 303
     assert (await guest.get(f"/app/posts/{post}")).status_code == 404
     assert "Banned by ana" in (await ana.get(f"/app/posts/{post}")).text
     assert (await ana.submit(ban, on="0")).status_code == 303
@@ -125,7 +127,8 @@ async def test_only_admins_ban_posts_and_suspend_users(
     async with PageClient(url) as bob:
         credentials = {"username": "bob", "password": "correct horse"}
         await bob.submit("/app/sign-in", page="/app/sign-in", **credentials)
-        form = {**await ana.hidden_fields("/app"), "on": "1"}
+        assert f'href="{suspend}"' in (await ana.get("/app/people/bob")).text
+        form = await ana.hidden_fields(suspend)
         assert 'id="suspend-button"' in (await ana.post(suspend, data=form, headers={"x-fragment": "1"})).text
         assert "Sign out" not in (await bob.get("/app")).text
         assert "Lift suspension" in (await ana.get("/app/people/bob")).text

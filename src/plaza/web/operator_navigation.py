@@ -28,6 +28,11 @@ _PAGES: Final = (
     ("Log", "accounts"),
 )
 
+EFFECTS_OF_BAN: Final = (
+    "The post is no longer shown: not in feeds, on hashtags, in search or by its address. Admins still see it.",
+    "Nothing is deleted, and you can unban it at any time. The author is notified.",
+)
+
 
 def operator_views() -> tuple[tuple[str, str], ...]:
     """The names and paths of the operator pages of the domains that run."""
@@ -59,8 +64,41 @@ def confirmation(
     button: str,
     back: str,
     fields: Mapping[str, str] | None = None,
+    has_note: bool = False,
 ) -> Response[str]:
-    """Ask before an action, and say what it does. The form sends `fields` to the path `action`."""
+    """Ask before an action, and say what it does. The form sends `fields` to the path `action`, and a note if asked."""
     context: dict[str, Any] = {"title": title, "effects": effects, "action": action, "button": button, "back": back}
+    context["has_note"] = has_note
     template = "operator-confirm.html"
     return operator_page(request, site, visitor, template, tab, return_path=back, fields=fields or {}, **context)
+
+
+def ask_for_suspension(
+    request: Request,
+    site: PageResponses,
+    visitor: Visitor,
+    username: str,
+    *,
+    action: str,
+    back: str,
+    report: str = "",
+) -> Response[str]:
+    """Ask before a suspension, if it is because of a `report` also for a note."""
+    return confirmation(
+        request,
+        site,
+        visitor,
+        "Reports" if report else "Users",
+        title=f"Suspend {username}?",
+        effects=[
+            "All sessions end, and the user cannot sign in.",
+            "Posts, comments and orders stay. The user is notified.",
+            "You can lift the suspension at any time.",
+            *([report] if report else []),
+        ],
+        action=action,
+        fields={"action": "suspend"} if report else {"on": "1"},
+        button="Suspend the user",
+        back=back,
+        has_note=bool(report),
+    )

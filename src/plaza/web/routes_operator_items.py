@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from plaza.core.auth import Actor
-from plaza.core.errors import Conflict, Invalid
+from plaza.core.errors import Conflict, Invalid, NotFound
 from plaza.core.http.access import ADMIN
 from plaza.core.http.multipart import OVERHEAD_BYTES
 from plaza.core.http.request import Request
@@ -163,7 +163,31 @@ async def add_pictures(
     return site.form_response(request, visitor, b"", f"{PATH}/{id}")
 
 
-@page.post("/operator/items/{id}/pictures/remove", access=ADMIN)
+@page.get("/operator/items/{id}/pictures/remove", access=ADMIN)
+async def confirm_picture_removal(
+    request: Request, site: PageResponses, id: ItemId, desk: ItemDesk, picture: str = ""
+) -> Response[str]:
+    """Show what the removal of a picture does, before it is done."""
+    visitor = await site.visitors.from_request(request)
+    found = await desk.read(id)
+    shown = _picture_ids(found)
+    if picture not in shown:
+        raise NotFound("The item does not have this picture.")
+    return confirmation(
+        request,
+        site,
+        visitor,
+        TAB,
+        title=f"Remove picture {shown.index(picture) + 1} of {found.name}?",
+        effects=["The pages of the item do not show it any more, and its files are deleted if nothing else shows it."],
+        action=f"{PATH}/{id}/pictures/remove",
+        fields={"picture": picture},
+        button="Remove the picture",
+        back=f"{PATH}/{id}",
+    )
+
+
+@page.post("/operator/items/{id}/pictures/remove", access=ADMIN, logged_fields=("picture", "first"))
 async def remove_picture(
     request: Request, body: bytes, site: PageResponses, id: ItemId, items: Items, desk: ItemDesk
 ) -> Response[str]:

@@ -22,7 +22,7 @@ from plaza.desk.notes import UserNotes
 from plaza.social.model import Username
 from plaza.social.users import Users
 from plaza.web import forms
-from plaza.web.operator_navigation import confirmation, operator_page
+from plaza.web.operator_navigation import ask_for_suspension, confirmation, operator_page
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.text_html import next_page_link
@@ -126,22 +126,8 @@ async def confirm_suspension(
     """Show what a suspension does, before it is done."""
     visitor = await site.visitors.from_request(request)
     await directory.read(username)
-    return confirmation(
-        request,
-        site,
-        visitor,
-        TAB,
-        title=f"Suspend {username}?",
-        effects=[
-            "All sessions end, and the user cannot sign in.",
-            "Posts, comments and orders stay. The user is notified.",
-            "You can lift the suspension at any time.",
-        ],
-        action=f"{_path(username)}/suspension",
-        fields={"on": "1"},
-        button="Suspend the user",
-        back=_path(username),
-    )
+    path = _path(username)
+    return ask_for_suspension(request, site, visitor, username, action=f"{path}/suspension", back=path)
 
 
 @page.post("/operator/users/{username}/suspension", access=ADMIN, logged_fields=("on",))

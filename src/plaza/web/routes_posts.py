@@ -21,6 +21,7 @@ from plaza.social.engagements import Engagements
 from plaza.social.model import MAX_PICTURES, CommentId, NewPost, PostEdit, PostId
 from plaza.social.posts import Posts
 from plaza.web import attachments, forms, post_html
+from plaza.web.operator_navigation import EFFECTS_OF_BAN, confirmation
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.text_html import MAX_TEXT_BYTES, fitting_count, next_page_link, truncate_text
@@ -119,6 +120,25 @@ async def _actions_response(
     actions = post_html.post_actions(await posts.get(visitor.actor, id))
     path = f"/app/posts/{id}#post-{id}"
     return site.form_response(request, visitor, body, path, "fragment.html", fragment=actions)
+
+
+@page.get("/posts/{id}/ban", access=ADMIN)
+async def confirm_ban(request: Request, site: PageResponses, id: PostId, posts: Posts) -> Response[str]:
+    """Show what a ban does, before it is done."""
+    visitor = await site.visitors.from_request(request)
+    found = await posts.get(visitor.actor, id)
+    return confirmation(
+        request,
+        site,
+        visitor,
+        "Reports",
+        title=f"Ban the post of {found.username}?",
+        effects=EFFECTS_OF_BAN,
+        action=f"/app/posts/{id}/ban",
+        fields={"on": "1"},
+        button="Ban the post",
+        back=f"/app/posts/{id}",
+    )
 
 
 @page.post("/posts/{id}/ban", access=ADMIN, logged_fields=("on",))

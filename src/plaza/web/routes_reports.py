@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from plaza.core.errors import Conflict, Invalid
+from plaza.core.errors import Conflict, Invalid, NotFound
 from plaza.core.http.access import ADMIN, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
@@ -14,7 +14,7 @@ from plaza.reports.model import NewReport, Report, ReportChange, ReportId, Repor
 from plaza.reports.service import Reports
 from plaza.social.users import Users
 from plaza.web import forms
-from plaza.web.operator_navigation import SECTION, operator_tabs
+from plaza.web.operator_navigation import EFFECTS_OF_BAN, SECTION, ask_for_suspension, confirmation, operator_tabs
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.rendering import tabs
@@ -28,6 +28,9 @@ STATES: Final = (("Open", "open"), ("Resolved", "resolved"), ("Dismissed", "dism
 ROWS: Final = 20
 MAX_TEXT_CHARACTERS: Final = 400
 
+TAB: Final = "Reports"
+
+DestructiveAction = Literal["remove", "suspend"]
 Action = Literal["remove", "suspend", "dismiss", "resolve"]
 _NOTES: Final = {"remove": "Removed.", "suspend": "Author suspended.", "dismiss": "", "resolve": ""}
 
@@ -79,7 +82,7 @@ async def queue(
     orders = tuple((label, f"{PATH}?state={value}") for label, value in STATES)
     current = "" if author else next(label for label, value in STATES if value == shown)
     context: dict[str, Any] = {
-        "tabs": operator_tabs("Reports"),
+        "tabs": operator_tabs(TAB),
         "states": tabs("Reports by state", orders, current),
         "author": author,
         "entries": [await _entry(visitor, reports, report) for report in found.items],
@@ -92,6 +95,36 @@ async def _entry(visitor: Visitor, reports: Reports, report: Report) -> dict[str
     thing = await reports.find_thing(visitor.require_user(), report)
     text = "" if thing is None else truncate_text(thing.text, MAX_TEXT_CHARACTERS)
     return {"report": report, "thing": thing, "text": text, "removal": reports.removal(report)}
+
+
+@page.get("/operator/reports/{id}/{action}", access=ADMIN)
+async def confirm_action(
+    request: Request, site: PageResponses, id: ReportId, action: DestructiveAction, reports: Reports
+) -> Response[str]:
+    """Show what a removal or a suspension does, before it is done."""
+    visitor = await site.visitors.from_request(request)
+    found = await reports.get(id)
+    closes = "The report is resolved, with your note."
+    if action == "suspend":
+        path = f"{PATH}/{id}"
+        return ask_for_suspension(request, site, visitor, found.author, action=path, back=PATH, report=closes)
+    removal, subject = reports.removal(found), found.subject.replace("_", " ")
+    if not removal:
+        raise NotFound("What was reported cannot be removed.")
+    gone = (f"The {subject} is deleted for all users. This cannot be undone.",)
+    return confirmation(
+        request,
+        site,
+        visitor,
+        TAB,
+        title=f"{removal.capitalize()} the {subject} of {found.author}?",
+        effects=[*(EFFECTS_OF_BAN if removal == "ban" else gone), closes],
+        action=f"{PATH}/{id}",
+        fields={"action": "remove"},
+        button=f"{removal.capitalize()} the {subject}",
+        back=PATH,
+        has_note=True,
+    )
 
 
 @page.post("/operator/reports/{id}", access=ADMIN, logged_fields=("action",))

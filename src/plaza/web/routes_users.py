@@ -15,6 +15,7 @@ from plaza.social.model import NoProfile, RelationFlags, User, Username
 from plaza.social.relations import Relations
 from plaza.social.users import Users
 from plaza.web import forms, post_html
+from plaza.web.operator_navigation import ask_for_suspension
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.routes_own import own_tabs
@@ -112,6 +113,15 @@ async def follow(
     context["message"] = f"You follow {username}." if on else f"You no longer follow {username}."
     context["undo_path"] = "" if on else f"{user_path(username)}/follow"
     return site.form_response(request, visitor, body, user_path(username), "follow-section.html", **context)
+
+
+@page.get("/people/{username}/suspend", access=ADMIN)
+async def confirm_suspension(request: Request, site: PageResponses, username: Username, users: Users) -> Response[str]:
+    """Show what a suspension does, before it is done."""
+    visitor = await site.visitors.from_request(request)
+    await users.get(None, username)
+    path = user_path(username)
+    return ask_for_suspension(request, site, visitor, username, action=f"{path}/suspend", back=path)
 
 
 @page.post("/people/{username}/suspend", access=ADMIN, logged_fields=("on",))
