@@ -5,6 +5,8 @@ from __future__ import annotations
 from plaza.app import Plaza
 from plaza.search.query import parse_query
 from plaza.search.rebuild import IndexRebuild
+from plaza.shop.items import Items
+from plaza.shop.model import NewItem
 from plaza.web.search_html import highlight
 from tests.pages.conftest import PageClient
 
@@ -18,6 +20,15 @@ async def test_the_search_page_shows_results_with_marked_matches(ana: PageClient
     assert 'name="q" value="gart"' in html, "the box keeps the query"
     only = (await ana.get("/app/search", params={"q": "garten", "type": "posts"})).text
     assert "<mark>Gärten</mark>" in only
+
+
+async def test_items_are_found_with_price_and_stock(ana: PageClient, plaza: Plaza) -> None:
+    for name, qty in (("Red lamp", 3), ("Blue lamp", 0)):
+        await plaza.get(Items).create(NewItem(name, "Warm.", "12.00", qty), None)
+    await plaza.get(IndexRebuild).run()
+    html = (await ana.get("/app/search", params={"q": "lamp"})).text
+    assert "<small>€12.00 · 3 in stock</small>" in html
+    assert "<small>€12.00 · sold out</small>" in html
 
 
 async def test_an_empty_result_helps(ana: PageClient, plaza: Plaza) -> None:
