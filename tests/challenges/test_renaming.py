@@ -62,13 +62,10 @@ async def test_rows_that_both_names_have_are_merged(services: ChallengeServices,
         await services.posts.react(actor, post.id)
         await services.track(actor, id)
     await services.personal_data.rename("ben", "benny")
-    assert {kind: len(found) for kind, found in (await services.personal_data.export("benny")).items()} == {
-        "challenges": 0,
+    assert {kind: len(found) for kind, found in (await services.personal_data.export("benny")).items() if found} == {
         "memberships": 1,
-        "posts": 0,
         "reactions": 1,
         "tracked": 1,
-        "recommended": 0,
     }
     assert (await services.daily_job.run()).rebuilt == []
     await assert_matches_tables(services, redis_client)

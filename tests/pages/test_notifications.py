@@ -10,6 +10,7 @@ import pytest
 
 from plaza.app import Plaza
 from plaza.core.auth import Actor
+from plaza.core.notification_source import NOTIFICATION_TYPES
 from plaza.social.engagements import Engagements
 from plaza.social.model import NewPost
 from plaza.social.posts import Posts
@@ -68,7 +69,7 @@ async def test_the_bell_leads_to_sentences_that_are_read_and_dismissed(
 
 async def test_types_are_turned_off_and_on(ana: PageClient) -> None:
     settings = "/app/notifications/settings"
-    assert (await ana.get(settings)).text.count(" checked>") == 9
+    assert (await ana.get(settings)).text.count(" checked>") == len(NOTIFICATION_TYPES)
     await ana.submit(settings, page=settings, like="1", follow="1")
     page = (await ana.get(settings)).text
     assert re.findall(r'name="(\w+)" value="1" checked>', page) == ["like", "follow"]

@@ -15,7 +15,7 @@ from plaza.core.number_parsing import MAX_TIME_MS
 from plaza.core.paging import Page, Pagination
 from plaza.core.passkey_credentials import NewPasskeyCredential
 from plaza.core.security_log import LogKind
-from plaza.core.tokens import USERNAME
+from plaza.core.text_patterns import USERNAME_PATTERN
 from plaza.core.validation_messages import described_pattern
 
 # A code of the step before or after is accepted: phones' clocks differ, and typing takes time.
@@ -34,11 +34,7 @@ LinkToken = Annotated[str, Meta(min_length=20, max_length=100, description="The 
 OneTimeCode = Annotated[str, Meta(min_length=6, max_length=40, description="A code, or a recovery code.")]
 SessionOwner = Annotated[
     str,
-    Meta(
-        pattern=described_pattern("Invalid username", rf"^{USERNAME}$(?!\n)"),
-        description="Case-sensitive.",
-        examples=["ben"],
-    ),
+    Meta(pattern=USERNAME_PATTERN, description="Case-sensitive.", examples=["ben"]),
 ]
 AccountSessionId = Annotated[
     str,

@@ -13,8 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound
 from plaza.core.paging import Page, Pagination
-from plaza.core.text_patterns import VISIBLE_TEXT
-from plaza.core.tokens import USERNAME
+from plaza.core.text_patterns import USERNAME_PATTERN, VISIBLE_TEXT
 from plaza.core.validation_messages import described_pattern
 
 CATEGORIES: Final = 5
@@ -43,7 +42,7 @@ Unit = Annotated[str, Meta(max_length=20, pattern=VISIBLE_TEXT, description="Wha
 InvitedName = Annotated[
     str,
     Meta(
-        pattern=described_pattern("Must be a username", rf"^{USERNAME}$(?!\n)"),
+        pattern=USERNAME_PATTERN,
         description="The username of the invited user.",
         examples=["ben"],
     ),

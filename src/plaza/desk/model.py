@@ -9,16 +9,15 @@ from msgspec import Meta
 
 from plaza.core.paging import Page, Pagination
 from plaza.core.roles import Role
-from plaza.core.tokens import USERNAME
+from plaza.core.text_patterns import USERNAME_PATTERN
 from plaza.core.validation_messages import described_pattern
 
 MAX_NOTE_CHARACTERS: Final = 2_000
 MAX_DAYS: Final = 366
 
-_NAME: Final = described_pattern("Invalid username", rf"^{USERNAME}$(?!\n)")
 # Line breaks and tabs, but no other control characters: PostgreSQL cannot store NUL.
 _TEXT: Final = described_pattern("Invalid text. Remove the control characters", r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$")
-ListedName = Annotated[str, Meta(pattern=_NAME, description="Case-sensitive.", examples=["ana"])]
+ListedName = Annotated[str, Meta(pattern=USERNAME_PATTERN, description="Case-sensitive.", examples=["ana"])]
 NoteId = Annotated[int, Meta(ge=1, lt=2**53, description="Id of a note.", examples=[6042])]
 ListedState = Literal["active", "suspended"]
 Metric = Literal["new_users", "active", "posts", "votes", "orders"]

@@ -15,7 +15,7 @@ from plaza.core.paging import Pagination
 from plaza.core.passkey_credentials import PasskeyCredential
 from plaza.core.pictures import AltText, Picture, PictureId, decode_pictures
 from plaza.core.roles import ROLES, Role
-from plaza.core.text_patterns import CONTROL, VISIBLE_TEXT
+from plaza.core.text_patterns import CONTROL, USERNAME_PATTERN, VISIBLE_TEXT
 from plaza.core.tokens import is_username
 from plaza.core.validation_messages import described_pattern
 from plaza.social.hashtags import MAX_TAG_CHARACTERS, MAX_TAGS, tags_in
@@ -31,7 +31,6 @@ _URL = described_pattern(
     rf"^(|https?://[^{_BLANK}]+|/(?![/\\])[^{_BLANK}]*)$(?!\n)",
 )
 _ID = described_pattern("Must be a UUID in lower case", rf"^{UUID}$(?!\n)")
-_NAME = described_pattern("A username has 1 to 30 of A-Z a-z 0-9 . _ -", r"^[A-Za-z0-9._-]{1,30}$(?!\n)")
 
 # Names that look official. Other systems may sync such users, and operators may have them.
 RESERVED_USERNAMES: Final = frozenset({"admin", "support", "system", "root", "plaza"})
@@ -39,7 +38,7 @@ MAX_CONTENT_CHARACTERS: Final = 10_000
 MAX_PICTURES: Final = 4
 
 # Registration also checks `core.tokens.is_username`, which refuses `me` and `AUTH`.
-Username = Annotated[str, Meta(pattern=_NAME, description="Case-sensitive.", examples=["ana"])]
+Username = Annotated[str, Meta(pattern=USERNAME_PATTERN, description="Case-sensitive.", examples=["ana"])]
 PostId = Annotated[str, Meta(pattern=_ID, examples=["0b6f8a52-1c9e-4d0a-9f2e-5a7c3b1d8e4f"])]
 CommentId = Annotated[str, Meta(pattern=_ID, examples=["7d1e4c3b-2f5a-4b8e-8c6d-1a9f0e2b3c4d"])]
 ReplyTo = Annotated[str, reply_to_parameter(UUID)]
