@@ -7,9 +7,11 @@ import asyncio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import text as sql_text
 
 from plaza.core.search_source import SearchDocument
 from plaza.core.sql import Sql
+from plaza.search import index as index_module
 from plaza.search import match_expression
 from plaza.search import words as words_module
 from plaza.search.index import SearchIndex
@@ -27,6 +29,14 @@ def document(text: str, author: str = "ana", tags: tuple[str, ...] = (), weight:
 
 async def found(index: SearchIndex, text: str, kind: str = "posts") -> set[str]:
     return {candidate.key for candidate in await index.find(kind, parse_query(text), 100, newest=True)}
+
+
+async def index_with_counted_words(sql: Sql) -> SearchIndex:
+    """Return an index that knows how frequent words are now."""
+    if sql.dialect == "postgresql":
+        async with sql.begin() as tx:
+            await tx.execute(sql_text("ANALYZE search_words"))
+    return SearchIndex(sql)
 
 
 def contains(words: list[str], phrase: Phrase) -> bool:
@@ -91,7 +101,9 @@ async def test_the_index_finds_what_a_scan_finds(sql: Sql, texts: list[str], que
     documents = {str(i): (text, "ben" if i % 2 else "ana", ("tag",) if i % 3 else ()) for i, text in enumerate(texts)}
     await index.write("posts", {key: document(*parts) for key, parts in documents.items()})
     parsed = parse_query(query)
-    assert await found(index, query) == {key for key, parts in documents.items() if matches(parsed, *parts)}
+    expected = {key for key, parts in documents.items() if matches(parsed, *parts)}
+    assert await found(index, query) == expected
+    assert await found(await index_with_counted_words(sql), query) == expected
 
 
 async def test_a_changed_document_is_found_by_its_new_words_only(sql: Sql) -> None:
@@ -179,10 +191,33 @@ async def test_the_newest_matches_come_first_however_few_documents_are_searched(
     index = SearchIndex(sql)
     for n in range(1, 31):  # in their order: a newer document has a higher id
         await index.write("posts", {str(n): document("apple" + (" pear" if n < 5 else ""))})
-    apples = [match.key for match in await index.find("posts", parse_query('"apple"'), 3, newest=True)]
-    assert sorted(apples) == ["28", "29", "30"]
-    for count in (1, 5, 20, 30):
-        apples = [match.key for match in await index.find("posts", parse_query('"apple"'), count, newest=True)]
-        assert {int(key) for key in apples} == set(range(31 - count, 31)), "each once, across the windows"
-    pears = [match.key for match in await index.find("posts", parse_query('"apple" "pear"'), 100, newest=True)]
-    assert sorted(pears) == ["1", "2", "3", "4"], "none is among the newest documents"
+    for searched in (index, await index_with_counted_words(sql)):
+        for count in (1, 3, 5, 20, 30):
+            apples = [match.key for match in await searched.find("posts", parse_query('"apple"'), count, newest=True)]
+            assert sorted(map(int, apples)) == list(range(31 - count, 31)), "each once, across the windows"
+        pears = [match.key for match in await searched.find("posts", parse_query('"apple" "pear"'), 100, newest=True)]
+        assert sorted(pears) == ["1", "2", "3", "4"], "none is among the newest documents"
+
+
+async def test_a_rare_word_is_found_with_the_beginning_of_a_frequent_one(
+    sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "FREQUENT_BEGINNING", 19)
+    monkeypatch.setattr(index_module, "MAX_RARE", 15)
+    monkeypatch.setattr(index_module, "MAX_RARE_READ", 5)
+    index = SearchIndex(sql)
+
+    async def newest_two() -> set[str]:
+        return {match.key for match in await index.find("posts", parse_query("app pear"), 2, newest=True)}
+
+    for n in range(20):  # in their order: a newer document has a higher id
+        words = "apples pears" if n < 4 else "pears" if n == 4 else "apples figs"
+        await index.write("posts", {str(n): document(words)})
+    index = await index_with_counted_words(sql)
+    assert await found(index, "app pear") == {"0", "1", "2", "3"}
+    assert await found(index, "app pear -apples") == set()
+    assert await newest_two() == {"2", "3"}
+    for n in range(20, 26):  # now it is frequent, and was not counted again
+        await index.write("posts", {str(n): document("apples pears")})
+    assert await found(index, "app pear") == {"0", "1", "2", "3", *map(str, range(20, 26))}
+    assert await newest_two() == {"24", "25"}

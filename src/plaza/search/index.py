@@ -35,7 +35,14 @@ from plaza.core.async_engine import AsyncConnection
 from plaza.core.search_source import SearchDocument
 from plaza.core.sql import Sql
 from plaza.search import match_expression
-from plaza.search.match_expression import fts5_expression, tsquery_expression, tsvector_literal
+from plaza.search.frequencies import WordFrequencies
+from plaza.search.match_expression import (
+    fts5_expression,
+    most_frequent_beginning,
+    rarest_first,
+    tsquery_expression,
+    tsvector_literal,
+)
 from plaza.search.names import NameIndex
 from plaza.search.query import Query
 from plaza.search.tables import MAX_KEY_CHARACTERS, SEARCH_DOCUMENT
@@ -46,6 +53,11 @@ _WRITER_LOCK: Final = 0x736561726368
 
 # Characters of a candidate's terms that are read for its relevance: about 100 words.
 MAX_TERMS_READ: Final = 600
+# PostgreSQL reads all matches, without windows, if a condition is met in about so many documents, and all conditions
+# together in about so many.
+MAX_RARE, MAX_FEW = 5_000, 1_000
+# To read the index for the beginning of a word in so many documents takes longer than to read so many documents.
+FREQUENT_BEGINNING, MAX_RARE_READ = 100_000, 1_000
 
 _WORDS = table("search_words", column("rowid"), column("terms"))
 _MATCHES: Final = {
@@ -77,7 +89,7 @@ def _newest_matches(dialect: str) -> Select[Any]:
     return _select_matches(newest.subquery())
 
 
-def _newest_by_windows() -> Select[Any]:
+def _newest_by_windows(sizes: int) -> Select[Any]:
     """Return the statement for PostgreSQL's newest matches, which reads older documents only if it needs them.
 
     Windows and the parts of the `UNION ALL` are searched one after another, and none after the limit is reached. A
@@ -89,7 +101,7 @@ def _newest_by_windows() -> Select[Any]:
     is_match = _MATCHES["postgresql"]
     is_older: ColumnElement[bool] = true()
     parts = []
-    for mark, bits, count in match_expression.WINDOWS:
+    for mark, bits, count in match_expression.WINDOWS[:sizes]:
         newest, oldest = (
             select(literal_column(f"greatest((id >> {bits}) - {back}, 0)", BigInteger))
             .select_from(last)
@@ -103,6 +115,29 @@ def _newest_by_windows() -> Select[Any]:
         is_older = oldest.op("<<")(literal_column(str(bits))) > _UNINDEXED_ID
     parts.append(select(matches.where(is_match, is_older).subquery().c.rowid))
     return _select_matches(union_all(*parts).limit(_COUNT_PARAMETER).subquery())
+
+
+def _newest_among_rare() -> Select[Any]:
+    """Return the statement for PostgreSQL's newest matches that reads the documents of one rare condition only.
+
+    For the beginning of a word, the index reads everything that begins so, however rare the other words are. If the
+    condition is not rare, contrary to what was counted, all conditions are looked for in the index.
+    """
+    statement = """
+        WITH rare AS MATERIALIZED (
+            SELECT rowid, terms @@ CAST(:expression AS tsquery) AS is_match
+            FROM search_words WHERE terms @@ CAST(:rare AS tsquery) LIMIT {most} + 1
+        )
+        (SELECT rowid FROM rare WHERE is_match AND (SELECT count(*) FROM rare) <= {most}
+            ORDER BY rowid DESC LIMIT :count)
+        UNION ALL
+        (SELECT rowid FROM search_words
+            WHERE terms @@ CAST(:expression AS tsquery) AND (SELECT count(*) FROM rare) > {most}
+            ORDER BY rowid + 0 DESC LIMIT :count)
+    """
+    # The planner must know the limit, so it is no parameter.
+    matches = text(statement.replace("{most}", str(MAX_RARE_READ)))
+    return _select_matches(matches.bindparams(_COUNT_PARAMETER).columns(column("rowid", BigInteger)).subquery())
 
 
 def _heaviest_matches(dialect: str) -> Select[Any]:
@@ -143,7 +178,12 @@ class SearchIndex:
         self._sql = sql
         self.names = NameIndex(sql)
         self._newest = _newest_matches(sql.dialect)
-        self._newest_exact = self._newest if sql.dialect == "sqlite" else _newest_by_windows()
+        if sql.dialect == "postgresql":
+            self._frequencies = WordFrequencies(sql)
+            self._newest_frequent = _newest_by_windows(len(match_expression.WINDOWS))
+            # The smaller windows help if a word has become frequent since words were counted.
+            self._newest_rare = _newest_by_windows(2)
+            self._newest_among_rare = _newest_among_rare()
         self._heaviest = _heaviest_matches(sql.dialect)
         self._expression = fts5_expression if sql.dialect == "sqlite" else tsquery_expression
 
@@ -151,12 +191,27 @@ class SearchIndex:
         """Return documents that match: the heaviest, or the newest. One statement."""
         if query.is_empty:
             return []
-        statement = self._heaviest
-        if newest:
-            # An entry of the index for the beginning of a word is read as a whole, whatever the windows are.
-            statement = self._newest if query.has_prefixes else self._newest_exact
-        rows = await self._sql.fetch_all(statement, expression=self._expression(kind, query), count=count)
+        values = {"expression": self._expression(kind, query), "count": count}
+        statement = self._newest if newest else self._heaviest
+        if newest and self._sql.dialect == "postgresql":
+            await self._frequencies.refresh()
+            statement, rare = self._postgres_newest(kind, query)
+            values |= rare
+        rows = await self._sql.fetch_all(statement, **values)
         return [SearchMatch(*tuple(row)) for row in rows]
+
+    def _postgres_newest(self, kind: str, query: Query) -> tuple[Select[Any], dict[str, str]]:
+        """Return the statement that is the fastest for words as frequent as these, and a parameter that it needs."""
+        conditions = rarest_first(kind, query, self._frequencies)
+        documents, rarest = conditions[0]
+        if not query.has_prefixes:
+            in_common = self._frequencies.in_common(count for count, _ in conditions)
+            is_few = documents <= MAX_RARE and in_common <= MAX_FEW
+            return self._newest_rare if is_few else self._newest_frequent, {}
+        # An entry of the index for the beginning of a word is read as a whole, whatever the windows are.
+        if documents <= MAX_RARE and most_frequent_beginning(kind, query, self._frequencies) >= FREQUENT_BEGINNING:
+            return self._newest_among_rare, {"rare": rarest}
+        return self._newest, {}
 
     async def keys_by_author(self, kind: str, author: str) -> list[str]:
         """Return the keys of an author's documents."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from plaza.search.frequencies import WordFrequencies
 from plaza.search.query import Phrase, Query
 from plaza.search.terms import AUTHOR, TAG, name_term, word_term
 
@@ -43,6 +44,22 @@ def tsquery_expression(kind: str, query: Query) -> str:
     wanted = [f"'{name}'" for name in _names(kind, query)]
     wanted += [_tsquery_phrase(kind, phrase) for phrase in query.phrases]
     return " & ".join([*wanted, *(f"!{_tsquery_phrase(kind, phrase)}" for phrase in query.excluded)])
+
+
+def rarest_first(kind: str, query: Query, frequencies: WordFrequencies) -> list[tuple[float, str]]:
+    """Return the conditions of a query, and in about how many documents each is met."""
+    conditions = [(frequencies.documents(name), f"'{name}'") for name in _names(kind, query)]
+    for phrase in query.phrases:
+        *words, last = (word_term(kind, word) for word in phrase.words)
+        counts = [*map(frequencies.documents, words), frequencies.documents(last, is_prefix=phrase.is_prefix)]
+        conditions.append((min(counts), _tsquery_phrase(kind, phrase)))
+    return sorted(conditions)
+
+
+def most_frequent_beginning(kind: str, query: Query, frequencies: WordFrequencies) -> float:
+    """Return about how many documents have the most frequent of the beginnings of words in a query."""
+    beginnings = [word_term(kind, phrase.words[-1]) for phrase in query.phrases if phrase.is_prefix]
+    return max(frequencies.documents(term, is_prefix=True) for term in beginnings)
 
 
 def _tsquery_phrase(kind: str, phrase: Phrase) -> str:

@@ -7,6 +7,7 @@ which no word contains. A name is one term, whatever characters it has.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from plaza.core.search_source import SearchDocument
@@ -26,6 +27,8 @@ KIND_MARKS: Final = {
     "items": "\ue023",
 }
 _ANY_KIND_MARK: Final = "".join(KIND_MARKS.values())
+_NO_MARKS: Final = dict.fromkeys(map(ord, _ANY_KIND_MARK))
+_FIRST_NAMES = re.compile(f"(?:[{_ANY_KIND_MARK}]?[{TAG}-{NOTHING}][^ ]* ?)*")
 
 # Characters of a folded name that are compared. PostgreSQL allows 2,046 bytes per term.
 MAX_NAME_TERM_CHARACTERS: Final = 128
@@ -65,6 +68,6 @@ def indexed_tags(document: SearchDocument) -> list[str]:
 
 
 def words_in(terms: str) -> list[str]:
-    """Return the words in the terms of a document, without marks and names."""
-    found = (term.lstrip(_ANY_KIND_MARK) for term in terms.split(" "))
-    return [term for term in found if not TAG <= term[:1] <= NOTHING]
+    """Return the words in the terms of a document, without marks and names, which come first."""
+    words = _FIRST_NAMES.sub("", terms, count=1)
+    return (words.translate(_NO_MARKS) if words[:1] in _ANY_KIND_MARK else words).split()
