@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from plaza.challenges.challenge_deletion import ChallengeDeletion
+from plaza.challenges.comments import ChallengeComments
 from plaza.challenges.daily_job.runner import DailyJob
 from plaza.challenges.invitations import ChallengeInvitations
 from plaza.challenges.leaderboard import Leaderboards
@@ -36,6 +37,7 @@ async def test_the_guides_examples_return_what_it_shows(services: ChallengeServi
         ChallengePosts: services.posts,
         ChallengeTracking: services.tracking,
         Leaderboards: services.leaderboards,
+        ChallengeComments: ChallengeComments(services.projections),
         ChallengeInvitations: ChallengeInvitations(services.projections),
         ChallengeDeletion: ChallengeDeletion(services.projections),
         DailyJob: services.daily_job,

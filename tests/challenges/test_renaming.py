@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from plaza.challenges.comments import ChallengeComments
 from plaza.challenges.keys import CLG_SHOWN, USER_CONTRIBUTION
+from plaza.challenges.model import NewChallengeComment
 from plaza.challenges.tables import TABLES
 from plaza.core.errors import Unauthenticated
 from plaza.core.revocations import Revocations
@@ -89,6 +91,7 @@ async def test_requests_that_started_before_the_name_was_revoked_write_no_rows(
         lambda: services.track(ben, id),
         lambda: services.post(ben, id),
         lambda: services.posts.react(ben, post.id),
+        lambda: ChallengeComments(services.projections).create(ben, post.id, NewChallengeComment("Late."), None),
     ):
         with pytest.raises(Unauthenticated):
             await late_call()

@@ -7,6 +7,7 @@ from typing import Any
 
 from plaza.app import Plaza
 from plaza.challenges.challenge_deletion import ChallengeDeletion
+from plaza.challenges.comments import ChallengeComments
 from plaza.challenges.events import EVENTS
 from plaza.challenges.invitations import ChallengeInvitations
 from plaza.challenges.model import (
@@ -15,6 +16,7 @@ from plaza.challenges.model import (
     ChallengeEdit,
     ChallengePostEdit,
     NewChallenge,
+    NewChallengeComment,
     NewChallengePost,
     NewTracking,
     NotTracked,
@@ -61,6 +63,15 @@ async def test_every_type_is_emitted(plaza: Plaza, redis_client: Any) -> None:
     for _ in range(2):
         await posts.remove_reaction(BEN, post)
     await recorder.expect(("challenge.reacted", {**reaction, "reacted": False}))
+    comments = ChallengeComments(challenges._projections)
+    for _ in range(2):
+        comment = (await comments.create(BEN, post, NewChallengeComment(PRIVATE), "comment")).id
+    commented = {**reaction, "comment": comment}
+    await recorder.expect(("challenge.commented", commented))
+    for _ in range(2):
+        with contextlib.suppress(NotFound):
+            await comments.delete(BEN, comment)
+    await recorder.expect(("challenge.comment_deleted", commented))
     for _ in range(2):
         await posts.edit(ANA, post, ChallengePostEdit("Another text"))
     await recorder.expect(("challenge.post_edited", {**member, "post": post}))

@@ -186,6 +186,31 @@ async def test_members_are_told_of_changes_of_a_challenge(community: NotifiedCom
 
 
 @on_one_server
+async def test_comments_on_challenge_posts_are_told_until_they_are_deleted(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben", "cid")
+    challenge = {"title": "Knit", "category": 1, "is_public": True, "duration": 30}
+    id = (await community.request("POST", "/challenges", "ana", challenge, 201))["id"]
+    await community.request("POST", f"/challenges/{id}/join", "ana", status=201)
+    post = (await community.request("POST", f"/challenges/{id}/posts", "ana", {"text": "Done."}, 201))["id"]
+    path = f"/challenges/posts/{post}/comments"
+    first, second = [
+        (await community.request("POST", path, name, {"content": "Nice"}, 201))["id"] for name in ("ben", "cid")
+    ]
+    await community.request("POST", path, "ana", {"content": "Thanks", "reply_to": first}, 201)
+    await community.told_soon("ana", ("comment", str(post), ["cid", "ben"], 2))
+    await community.plaza.get(AccountRenaming).rename("cid", "cleo")
+    await community.told_soon("ana", ("comment", str(post), ["cleo", "ben"], 2))
+    await community.request("DELETE", f"/challenge-comments/{second}", "cleo")
+    await community.told_soon("ana", ("comment", str(post), ["ben"], 1))
+    await community.request("POST", "/users/ana/block", "ben")
+    await community.request("POST", path, "ben", {"content": "Nice"}, 403)
+    listed = (await community.request("GET", path, "ben"))["comments"]
+    assert [each["username"] for each in listed] == ["ben"]
+    await community.request("DELETE", f"/challenges/posts/{post}", "ana")
+    await community.told_soon("ana")
+
+
+@on_one_server
 async def test_invitations_to_challenges_are_told_until_they_end(community: NotifiedCommunity) -> None:
     await community.users("ana", "ben")
     challenge = {"title": "Knit", "category": 1, "is_public": False, "duration": 30}

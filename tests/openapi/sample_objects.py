@@ -23,7 +23,7 @@ from plaza.accounts.email_links import Emails
 from plaza.accounts.model import AccountSessionId, OneTimeLink, PasskeyId
 from plaza.app import Plaza
 from plaza.articles.model import ArticleCommentId, ArticleId
-from plaza.challenges.model import ChallengeId, DateText, InvitedName
+from plaza.challenges.model import ChallengeCommentId, ChallengeId, DateText, InvitedName
 from plaza.challenges.model import PostId as ChallengePostId
 from plaza.core.notification_source import Activity, GroupName
 from plaza.core.pictures import PictureId
@@ -226,6 +226,11 @@ async def create_challenge_post(sample: SampleObjects) -> Any:
     return (await sample.send("POST", f"/challenges/{challenge}/posts", {"text": "Done."}))["id"]
 
 
+async def create_challenge_comment(sample: SampleObjects) -> Any:
+    path = f"/challenges/posts/{await sample.replace(example_of(ChallengePostId))}/comments"
+    return (await sample.send("POST", path, {"content": "Well done!"}))["id"]
+
+
 async def join_challenge(sample: SampleObjects) -> None:
     await sample.send("POST", f"/challenges/{await sample.replace(example_of(ChallengeId))}/join")
 
@@ -322,6 +327,7 @@ SAMPLES: dict[Any, Callable[[SampleObjects], Awaitable[Any]]] = {
     example_of(ChallengeId): create_challenge,
     example_of(DateText): track_day,
     example_of(ChallengePostId): create_challenge_post,
+    example_of(ChallengeCommentId): create_challenge_comment,
     example_of(EventId): create_event,
     example_of(LiveSessionId): name_session,
     example_of(ItemId): create_item,

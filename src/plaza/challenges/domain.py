@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from plaza.challenges.challenge_deletion import ChallengeDeletion
+from plaza.challenges.comments import ChallengeComments
 from plaza.challenges.daily_job.runner import DailyJob
 from plaza.challenges.events import EVENTS
 from plaza.challenges.invariants import ChallengesInspector
@@ -17,7 +18,7 @@ from plaza.challenges.post_deletion import PostDeletion
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.recommendation.recommender import Recommender
-from plaza.challenges.report_sources import ChallengePostReports
+from plaza.challenges.report_sources import ChallengeCommentReports, ChallengePostReports
 from plaza.challenges.routes import route
 from plaza.challenges.search_source import ChallengeSearch
 from plaza.challenges.service import Challenges
@@ -32,9 +33,11 @@ def build(core: Core) -> Parts:
     challenges = Challenges(core.sql, projections, core.clock)
     posts = ChallengePosts(core.sql, projections, core.clock, core.provided.avatars)
     deletion = ChallengeDeletion(projections)
+    comments = ChallengeComments(projections, core.provided.blocks, core.provided.avatars)
     services = [
         challenges,
         posts,
+        comments,
         deletion,
         ChallengeInvitations(projections, core.provided.recipients, core.provided.blocks),
         ChallengeTracking(core.sql, projections, core.clock),
@@ -50,7 +53,7 @@ def build(core: Core) -> Parts:
         personal_keys=PERSONAL_KEYS,
         search_sources=[ChallengeSearch(core.sql, challenges)],
         notification_sources=[ChallengeNotifications(core.sql, core.provided.recipients)],
-        report_sources=[ChallengePostReports(posts, PostDeletion(projections))],
+        report_sources=[ChallengePostReports(posts, PostDeletion(projections)), ChallengeCommentReports(comments)],
         inspectors=[ChallengesInspector(projections, daily_job)],
     )
 

@@ -12,8 +12,9 @@ STREAM: Final = "challenges"
 
 Username = Annotated[str, Meta(description="The member's username.")]
 PostId = Annotated[int, Meta(description="Id of the post in the challenge.")]
-
-
+CommentId = Annotated[int, Meta(description="Id of the comment.")]
+Author = Annotated[str, Meta(description="Username of the post's author.")]
+CommentAuthor = Annotated[str, Meta(description="Username of the comment's author.")]
 Creator = Annotated[str, Meta(description="Username of its creator; empty if the account was deleted.")]
 
 
@@ -107,11 +108,31 @@ class ChallengePostEdited(ChallengeEvent):
 
 
 class ChallengePostDeleted(ChallengeEvent):
-    """A post in a challenge was deleted, and with it its reactions, which have no events of their own."""
+    """A post in a challenge was deleted, and with it its reactions and comments, which have no events of their own."""
 
     type: ClassVar[str] = "challenge.post_deleted"
     post: PostId
     username: Username
+
+
+class ChallengeCommented(ChallengeEvent):
+    """A user commented on a post in a challenge."""
+
+    type: ClassVar[str] = "challenge.commented"
+    post: PostId
+    comment: CommentId
+    author: Author
+    username: CommentAuthor
+
+
+class ChallengeCommentDeleted(ChallengeEvent):
+    """A comment on a post in a challenge was deleted, but not the post."""
+
+    type: ClassVar[str] = "challenge.comment_deleted"
+    post: PostId
+    comment: CommentId
+    author: Author
+    username: CommentAuthor
 
 
 class ChallengeReacted(ChallengeEvent):
@@ -119,7 +140,7 @@ class ChallengeReacted(ChallengeEvent):
 
     type: ClassVar[str] = "challenge.reacted"
     post: PostId
-    author: Annotated[str, Meta(description="Username of the post's author.")]
+    author: Author
     username: Annotated[str, Meta(description="Username of the user who reacted.")]
     reacted: Annotated[bool, Meta(description="Whether there is a reaction from now on.")]
 
@@ -137,5 +158,7 @@ EVENTS = (
     ChallengePosted,
     ChallengePostEdited,
     ChallengePostDeleted,
+    ChallengeCommented,
+    ChallengeCommentDeleted,
     ChallengeReacted,
 )

@@ -29,6 +29,9 @@ CATEGORY_NAMES: Final = ("fitness", "food", "mind", "learning", "habits")
 
 ChallengeId = Annotated[int, Meta(ge=1, lt=2**53, description="The id of a challenge.", examples=[2042])]
 PostId = Annotated[int, Meta(ge=1, lt=2**53, description="The id of a challenge's post.", examples=[3042])]
+ChallengeCommentId = Annotated[
+    int, Meta(ge=1, lt=2**53, description="The id of a comment on a challenge's post.", examples=[3142])
+]
 # Ids as stored in Valkey. A sorted set's score is exact up to 16 digits.
 _ID: Final = re.compile("[1-9][0-9]{0,15}")
 _FIVE_COUNTS: Final = re.compile("[0-9]{1,9}(?:,[0-9]{1,9}){4}")
@@ -252,11 +255,39 @@ class ChallengePost(msgspec.Struct, frozen=True):
     created_at: int  # Unix milliseconds
     reactions: int
     edited_at: int | None = None
+    commentsCount: int = 0
 
 
 class ChallengePostsPage(msgspec.Struct, frozen=True):
     posts: list[ChallengePost]
     pagination: Pagination
+
+
+class NewChallengeComment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    content: Annotated[str, Meta(min_length=1, max_length=2_000)]
+    reply_to: Annotated[int, Meta(ge=1, lt=2**53, description="The id of another comment on the same post.")] | None = (
+        None
+    )
+
+
+class ChallengeComment(msgspec.Struct, frozen=True):
+    id: int
+    challenge_id: int
+    post_id: int
+    username: str
+    avatar: str
+    content: str
+    reply_to: int | None
+    created_at: int  # Unix milliseconds
+
+
+class ChallengeCommentsPage(msgspec.Struct, frozen=True):
+    comments: list[ChallengeComment]
+    pagination: Pagination
+
+
+class DeletedChallengeComment(msgspec.Struct, frozen=True):
+    id: int
 
 
 class Reaction(msgspec.Struct, frozen=True):

@@ -1,16 +1,23 @@
-"""The challenges' part of notifications: reactions to posts, mentions in them, and what members are told."""
+"""The challenges' part of notifications: reactions, comments, mentions in posts, and what members are told."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence, Set
 from typing import Any, Final
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import Table, and_, func, or_, select
 
 from plaza.challenges import member_notices
-from plaza.challenges.events import ChallengePostDeleted, ChallengePosted, ChallengePostEdited, ChallengeReacted
+from plaza.challenges.events import (
+    ChallengeCommentDeleted,
+    ChallengeCommented,
+    ChallengePostDeleted,
+    ChallengePosted,
+    ChallengePostEdited,
+    ChallengeReacted,
+)
 from plaza.challenges.member_notices import MemberNotices
-from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION
+from plaza.challenges.tables import CHALLENGE, COMMENT, MEMBER, POST, REACTION
 from plaza.core.events import Event
 from plaza.core.notification_source import (
     EVERYONE_TOLD,
@@ -29,6 +36,9 @@ from plaza.core.notification_source import (
 from plaza.core.search_source import SCAN_BATCH
 from plaza.core.sql import Sql
 
+# The types of what actors did to a post, and the tables with it.
+_BY_ACTORS: Final = {"challenge_reaction": REACTION, "comment": COMMENT}
+
 
 class ChallengeNotifications(NotificationSource):
     """Activities about posts in challenges, and about challenges."""
@@ -37,6 +47,8 @@ class ChallengeNotifications(NotificationSource):
     kinds: Final = ("challenge_post", member_notices.KIND)
     events: Final = (
         ChallengeReacted,
+        ChallengeCommented,
+        ChallengeCommentDeleted,
         ChallengePosted,
         ChallengePostEdited,
         ChallengePostDeleted,
@@ -49,7 +61,7 @@ class ChallengeNotifications(NotificationSource):
         self._members = MemberNotices(sql)
 
     async def activities(self, events: Sequence[Event]) -> list[Activity]:
-        """Return reactions, and the users that posts mention. One statement, and a round trip if there are mentions."""
+        """Return reactions, comments and mentions. One statement, and a round trip if there are mentions."""
         posts = await self._posts({int(event.data["post"]) for event in events if "post" in event.data})
         found: list[Activity] = []
         for event in events:
@@ -64,6 +76,8 @@ class ChallengeNotifications(NotificationSource):
             elif event.type == ChallengePostEdited.type:
                 found += await self._mentions(row)
                 found.append(Activity(GroupName(EVERYONE_TOLD, "mention", _subject(row)), row.username))
+            elif "comment" in event.data:
+                found.append(_comment_activity(row, event.data["username"], event.data["comment"]))
             else:
                 group = GroupName(row.username, "challenge_reaction", _subject(row))
                 found.append(Activity(group, event.data["username"], event.time, renamed=event.origin == "rename"))
@@ -76,12 +90,13 @@ class ChallengeNotifications(NotificationSource):
             if event.type == ChallengePostDeleted.type:
                 data = event.data
                 subject = f"challenge_post:{data['challenge']}:{data['post']}"
-                groups.append(GroupName(data["username"], "challenge_reaction", subject))
+                types = ("challenge_reaction", "comment")
+                groups += [GroupName(data["username"], type, subject) for type in types]
                 groups.append(GroupName(EVERYONE_TOLD, "", subject))
         return groups
 
     async def times(self, activities: Sequence[Activity]) -> list[int | None]:
-        """Return when users reacted; of a mention, when the post was written. Two statements."""
+        """Return when users reacted or last commented; of a mention, when the post was written. Three statements."""
         of_members = [one for one in activities if subject_kind(one.group.subject) == member_notices.KIND]
         if of_members:
             told = dict(zip(of_members, await self._members.times(of_members), strict=True))
@@ -89,18 +104,26 @@ class ChallengeNotifications(NotificationSource):
             told |= dict(zip(others, await self.times(others), strict=True)) if others else {}
             return [told[one] for one in activities]
         posts = await self._posts({_post_id(one.group.subject) for one in activities})
-        reacting = {one.actor for one in activities if one.group.type == "challenge_reaction"}
-        columns = select(REACTION.c.post_id, REACTION.c.username, REACTION.c.created_ms)
-        where = (REACTION.c.post_id.in_(list(posts)), REACTION.c.username.in_(list(reacting)))
-        rows = await self._sql.fetch_all(columns.where(*where)) if reacting and posts else []
-        reactions = {(row.post_id, row.username): int(row.created_ms) for row in rows}
-        return [await self._time(one, posts.get(_post_id(one.group.subject)), reactions) for one in activities]
+        latest = {type: await self._latest_by(table, type, activities, posts) for type, table in _BY_ACTORS.items()}
+        return [await self._time(one, posts.get(_post_id(one.group.subject)), latest) for one in activities]
 
-    async def _time(self, one: Activity, post: Any, reactions: Mapping[tuple[int, str], int]) -> int | None:
+    async def _latest_by(
+        self, table: Table, type: str, activities: Sequence[Activity], posts: Collection[int]
+    ) -> dict[tuple[int, str], int]:
+        """Return when each actor last reacted to a post, or commented on it."""
+        actors = {one.actor for one in activities if one.group.type == type}
+        if not actors or not posts:
+            return {}
+        keys = (table.c.post_id, table.c.username)
+        latest = select(*keys, func.max(table.c.created_ms).label("at")).group_by(*keys)
+        where = (table.c.post_id.in_(list(posts)), table.c.username.in_(list(actors)))
+        return {(row.post_id, row.username): int(row.at) for row in await self._sql.fetch_all(latest.where(*where))}
+
+    async def _time(self, one: Activity, post: Any, latest: Mapping[str, Mapping[tuple[int, str], int]]) -> int | None:
         if post is None:
             return None
-        if one.group.type == "challenge_reaction":
-            return reactions.get((post.id, one.actor)) if post.username == one.group.recipient else None
+        if one.group.type in latest:
+            return latest[one.group.type].get((post.id, one.actor)) if post.username == one.group.recipient else None
         is_told = post.username == one.actor and one.group.recipient in await mentioned_users(
             post.text, self._recipients
         )
@@ -135,12 +158,14 @@ class ChallengeNotifications(NotificationSource):
         return [_described(posts.get(_post_id(subject))) for _, subject in subjects]
 
     async def activities_by(self, username: str) -> list[Activity]:
-        """Return the mentions in a user's latest posts. Reactions have events when a user is renamed."""
+        """Return mentions in a user's latest posts, and the latest comments. Reactions have events of a renaming."""
         newest = select(POST).where(POST.c.username == username).order_by(POST.c.id.desc()).limit(SCAN_BATCH)
-        return [one for row in await self._sql.fetch_all(newest) for one in await self._mentions(row)]
+        found = [one for row in await self._sql.fetch_all(newest) for one in await self._mentions(row)]
+        comments = select(COMMENT).where(COMMENT.c.username == username).order_by(COMMENT.c.id.desc())
+        return found + await self._comments(await self._sql.fetch_all(comments.limit(MAX_ACTORS)))
 
     async def all_activities(self, since_ms: int) -> AsyncIterator[Sequence[Activity]]:
-        """Yield reactions and posts since a time."""
+        """Yield reactions, comments and posts since a time."""
         last = 0
         reactions = select(REACTION.c.id, REACTION.c.username, REACTION.c.post_id)
         while rows := await self._sql.fetch_all(
@@ -154,6 +179,15 @@ class ChallengeNotifications(NotificationSource):
             yield [Activity(groups[row.post_id], row.username) for row in rows if row.post_id in groups]
         last = 0
         while rows := await self._sql.fetch_all(
+            select(COMMENT)
+            .where(COMMENT.c.id > last, COMMENT.c.created_ms >= since_ms)
+            .order_by(COMMENT.c.id)
+            .limit(SCAN_BATCH)
+        ):
+            last = rows[-1].id
+            yield await self._comments(rows)
+        last = 0
+        while rows := await self._sql.fetch_all(
             select(POST).where(POST.c.id > last, POST.c.created_ms >= since_ms).order_by(POST.c.id).limit(SCAN_BATCH)
         ):
             last = rows[-1].id
@@ -161,6 +195,10 @@ class ChallengeNotifications(NotificationSource):
                 yield await self._mentions(row)
         async for found in self._members.all_activities(since_ms):
             yield found
+
+    async def _comments(self, rows: Sequence[Any]) -> list[Activity]:
+        posts = await self._posts({row.post_id for row in rows})
+        return [_comment_activity(posts[row.post_id], row.username, row.id) for row in rows if row.post_id in posts]
 
     async def _mentions(self, row: Any) -> list[Activity]:
         groups = [
@@ -182,6 +220,10 @@ class ChallengeNotifications(NotificationSource):
         return {row.id: row for row in await self._sql.fetch_all(select(POST).where(POST.c.id.in_(sorted(ids))))}
 
 
+def _comment_activity(post: Any, username: str, comment: int) -> Activity:
+    return Activity(GroupName(post.username, "comment", _subject(post)), username, ref=str(comment))
+
+
 def _subject(row: Any) -> str:
     return f"challenge_post:{row.challenge_id}:{row.id}"
 
@@ -193,5 +235,5 @@ def _post_id(subject: str) -> int:
 def _described(row: Any) -> NotificationSubject | Absence:
     if row is None:
         return Absence.GONE
-    url = f"/app/challenges/{row.challenge_id}#challenge-post-{row.id}"
+    url = f"/app/challenges/posts/{row.id}"
     return NotificationSubject("challenge_post", str(row.id), excerpt(row.text), url)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from sqlalchemy import Table, and_, delete, select, update
 
 from plaza.challenges import keys
+from plaza.challenges.comments import delete_comments
 from plaza.challenges.events import STREAM, ChallengeJoined, ChallengeLeft, ChallengeReacted
 from plaza.challenges.keys import CLG_SHOWN
 from plaza.challenges.model import from_thousandths, iso_date, parse_shown
@@ -16,6 +17,7 @@ from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.readable_rows import BATCH
 from plaza.challenges.tables import (
     CHALLENGE,
+    COMMENT,
     DELETE_LOG,
     EDIT,
     INSERT_LOG,
@@ -36,6 +38,7 @@ USER_TABLES = (
     ("post", POST, ()),
     ("reaction", REACTION, ("post_id",)),
     ("tracking", TRACKING, ("challenge_id", "day")),
+    ("comment", COMMENT, ()),
 )
 
 
@@ -71,6 +74,7 @@ class ChallengesPersonalData:
                     {"challenge_id": r["challenge_id"], "since": iso_date(r["joined_day"])} for r in joined
                 ],
                 "posts": await rows(POST, "id", "challenge_id", "text", "is_break", "created_ms", "edited_ms"),
+                "comments": await rows(COMMENT, "id", "post_id", "challenge_id", "content", "reply_to", "created_ms"),
                 "invitations": await rows(INVITATION, "challenge_id", "inviter", "created_ms"),
                 "edits": await rows(EDIT, "table_name", "row_id", "text", "until_ms"),
                 "reactions": await rows(REACTION, "post_id", "challenge_id", "created_ms"),
@@ -87,6 +91,8 @@ class ChallengesPersonalData:
         Challenges stay without their creator's name, because other users take part in them."""
         await wait_for_username_locks(self._sql, username)
         while await self._delete_posts(username):
+            pass
+        while await self._delete_comments(username):
             pass
         for name, table in (("reaction", REACTION), ("tracking", TRACKING), ("mmbr", MEMBER)):
             while await self._delete_rows(username, name, table):
@@ -158,6 +164,13 @@ class ChallengesPersonalData:
         ids = [row.id for row in await self._sql.fetch_all(batch)]
         if ids:
             await self._posts.delete(ids)
+        return bool(ids)
+
+    async def _delete_comments(self, username: str) -> bool:
+        async with self._sql.begin() as tx:
+            batch = select(COMMENT.c.id).where(COMMENT.c.username == username).limit(BATCH)
+            ids = (await tx.execute(batch)).scalars().all()
+            await delete_comments(tx, ids, self._now())
         return bool(ids)
 
     async def _delete_rows(self, username: str, name: str, table: Table) -> bool:

@@ -1,4 +1,4 @@
-"""Deletes posts in challenges, with their history and the reactions to them."""
+"""Deletes posts in challenges, with their history and the reactions and comments to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plaza.challenges.edits import delete_texts
 from plaza.challenges.events import STREAM, ChallengePostDeleted
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.queries import log_rows
-from plaza.challenges.tables import DELETE_LOG, POST, REACTION
+from plaza.challenges.tables import COMMENT, DELETE_LOG, POST, REACTION
 from plaza.core.async_engine import AsyncConnection
 from plaza.core.sql_events import add_events
 
@@ -24,9 +24,10 @@ class PostDeletion:
         self._sql = projections.sql
 
     async def delete(self, ids: Sequence[int]) -> int:
-        """Delete posts with their reactions. Returns how many there were. Repeatable."""
+        """Delete posts with their reactions and comments. Returns how many there were. Repeatable."""
         async with self._sql.begin() as tx:
             reactions = await delete_logged(tx, "reaction", REACTION, REACTION.c.post_id.in_(ids))
+            await tx.execute(delete(COMMENT).where(COMMENT.c.post_id.in_(ids)))
             await delete_texts(tx, "post", ids)
             posts = await delete_logged(tx, "post", POST, POST.c.id.in_(ids))
             events = [ChallengePostDeleted(row.challenge_id, row.id, row.username) for row in posts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy import Label, Table, bindparam, delete, func, select, update
 
 from plaza.challenges.edits import keep_text
 from plaza.challenges.events import STREAM, ChallengePosted, ChallengePostEdited, ChallengeReacted
@@ -31,7 +31,7 @@ from plaza.challenges.queries import (
     require_ongoing,
     require_visible,
 )
-from plaza.challenges.tables import DELETE_LOG, INSERT_LOG, POST, REACTION
+from plaza.challenges.tables import COMMENT, DELETE_LOG, INSERT_LOG, POST, REACTION
 from plaza.core.async_engine import AsyncConnection
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
@@ -44,12 +44,17 @@ from plaza.core.sql_idempotency import insert_once
 from plaza.core.sql_paging import ids_in_table, newest_ids
 from plaza.core.username_locks import lock_username
 
-REACTIONS = (select(func.count()).select_from(REACTION).where(REACTION.c.post_id == POST.c.id).scalar_subquery()).label(
-    "reactions"
-)
+
+def _number_of(rows: Table, label: str) -> Label[int]:
+    """The number of a post's rows in another table."""
+    return select(func.count()).select_from(rows).where(rows.c.post_id == POST.c.id).scalar_subquery().label(label)
+
+
+# What a post is read with.
+POST_COUNTS = (_number_of(REACTION, "reactions"), _number_of(COMMENT, "comments"))
 
 _OF_CHALLENGE = newest_ids(POST.c.id, POST.c.challenge_id == bindparam("challenge"))
-_BY_IDS = select(POST, REACTIONS).where(POST.c.id.in_(bindparam("ids", expanding=True)))
+_BY_IDS = select(POST, *POST_COUNTS).where(POST.c.id.in_(bindparam("ids", expanding=True)))
 
 
 class ChallengePosts:
@@ -84,7 +89,7 @@ class ChallengePosts:
             created, is_new = await insert_once(self._sql, tx, POST, values, operation)
             if is_new:
                 await add_events(tx, STREAM, [ChallengePosted(challenge, created.id, actor.name)], now)
-            row = (await tx.execute(select(POST, REACTIONS).where(POST.c.id == created.id))).one()
+            row = (await tx.execute(select(POST, *POST_COUNTS).where(POST.c.id == created.id))).one()
         await self._projections.update_posts([row.id])
         return post_from_row(row, await self._avatars.addresses([actor.name]))
 
@@ -93,7 +98,7 @@ class ChallengePosts:
         text, now = clean_text(edit.text, "text"), self._clock.now_ms()
         async with self._sql.begin() as tx:
             await lock_username(tx, self._projections.valkey, actor.name, actor.since_ms)
-            row = await _read_post(tx, id, lock=True)
+            row = await read_post(tx, id, lock=True)
             require_visible(actor, await read_challenge(tx, row.challenge_id, actor))
             if row.username != actor.name:
                 raise Forbidden("Only the author can edit a post.")
@@ -104,9 +109,9 @@ class ChallengePosts:
         return await self.read(actor, id)
 
     async def delete(self, actor: Actor, id: int) -> DeletedChallengePost:
-        """Delete a post (its author or an admin) with the reactions to it. Former members can still do this."""
+        """Delete a post (its author or an admin) with its reactions and comments. Former members can still do this."""
         async with self._sql.read() as tx:
-            row = await _read_post(tx, id)
+            row = await read_post(tx, id)
         if not (actor.is_admin or row.username == actor.name):
             await read_visible_challenge(self._sql, actor, row.challenge_id)
             raise Forbidden("Only the author of a post and admins can delete it.")
@@ -159,7 +164,7 @@ class ChallengePosts:
         return Reaction(post, actor.name, True, bool(new))
 
     async def _read_post_for_reaction(self, tx: AsyncConnection, actor: Actor, post: int, today: int) -> Any:
-        row = await _read_post(tx, post)
+        row = await read_post(tx, post)
         challenge = await read_challenge(tx, row.challenge_id, actor)
         require_visible(actor, challenge)
         require_ongoing(challenge, today)
@@ -171,7 +176,7 @@ class ChallengePosts:
         """Remove a reaction, if there is one. Former members of a private challenge can still do this."""
         mine = (REACTION.c.post_id == post, REACTION.c.username == actor.name)
         async with self._sql.begin() as tx:
-            row = await _read_post(tx, post)
+            row = await read_post(tx, post)
             deleted = (await tx.execute(delete(REACTION).where(*mine).returning(REACTION))).all()
             if not deleted:
                 require_visible(actor, await read_challenge(tx, row.challenge_id, actor))
@@ -182,7 +187,7 @@ class ChallengePosts:
         return Reaction(post, actor.name, False, bool(deleted))
 
 
-async def _read_post(tx: AsyncConnection, id: int, *, lock: bool = False) -> Any:
+async def read_post(tx: AsyncConnection, id: int, *, lock: bool = False) -> Any:
     statement = select(POST).where(POST.c.id == id)
     row = (await tx.execute(statement.with_for_update() if lock else statement)).one_or_none()
     if row is None:
@@ -205,4 +210,5 @@ def post_from_row(row: Any, avatars: Mapping[str, str]) -> ChallengePost:
         created_at=row.created_ms,
         reactions=row.reactions,
         edited_at=row.edited_ms,
+        commentsCount=row.comments,
     )

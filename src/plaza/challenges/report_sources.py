@@ -1,10 +1,11 @@
-"""What users can report of challenges: posts in them."""
+"""What users can report of challenges: posts in them, and comments on these."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
+from plaza.challenges.comments import ChallengeComments
 from plaza.challenges.post_deletion import PostDeletion
 from plaza.challenges.posts import ChallengePosts
 from plaza.core.auth import Actor
@@ -26,12 +27,34 @@ class ChallengePostReports:
         self._deletion = deletion
 
     async def find(self, viewer: Actor, id: str) -> ReportedThing:
-        if not _ID.fullmatch(id):
-            raise Invalid("This is no id of such a thing.", field="id")
-        post = await self._posts.read(viewer, int(id))
+        post = await self._posts.read(viewer, _number(id))
         url = f"/app/challenges/{post.challenge_id}#challenge-post-{id}"
         return ReportedThing(author=post.username, text=post.text, url=url)
 
     async def remove(self, admin: Actor, id: str) -> None:
         if not await self._deletion.delete([int(id)]):
             raise NotFound("No post has this id.", id=id)
+
+
+class ChallengeCommentReports:
+    """Comments on posts in challenges."""
+
+    kind: Final = "challenge_comment"
+    removal: Final = "delete"
+
+    def __init__(self, comments: ChallengeComments) -> None:
+        self._comments = comments
+
+    async def find(self, viewer: Actor, id: str) -> ReportedThing:
+        comment = await self._comments.read(viewer, _number(id))
+        url = f"/app/challenges/posts/{comment.post_id}#comment-{id}"
+        return ReportedThing(author=comment.username, text=comment.content, url=url)
+
+    async def remove(self, admin: Actor, id: str) -> None:
+        await self._comments.delete(admin, int(id))
+
+
+def _number(id: str) -> int:
+    if not _ID.fullmatch(id):
+        raise Invalid("This is no id of such a thing.", field="id")
+    return int(id)

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from plaza.challenges.challenge_deletion import ChallengeDeletion
+from plaza.challenges.comments import ChallengeComments
 from plaza.challenges.daily_job.runner import DailyJob, DailyJobResult
 from plaza.challenges.invitations import ChallengeInvitations
 from plaza.challenges.leaderboard import Leaderboards
@@ -14,6 +15,9 @@ from plaza.challenges.model import (
     AlreadyJoined,
     AlreadyTracked,
     Challenge,
+    ChallengeComment,
+    ChallengeCommentId,
+    ChallengeCommentsPage,
     ChallengeEdit,
     ChallengeEnded,
     ChallengeId,
@@ -27,11 +31,13 @@ from plaza.challenges.model import (
     ChallengesPage,
     DateText,
     DeletedChallenge,
+    DeletedChallengeComment,
     DeletedChallengePost,
     InvitedName,
     Leaderboard,
     LeaderboardQuery,
     NewChallenge,
+    NewChallengeComment,
     NewChallengePost,
     NewTracking,
     NotInvited,
@@ -239,8 +245,39 @@ async def edit_challenge_post(
 
 @route.delete("/challenges/posts/{id}", access=USER, raises=[PrivateChallenge])
 async def delete_challenge_post(actor: Actor, id: PostId, posts: ChallengePosts) -> DeletedChallengePost:
-    """Delete a post with its reactions (its author or an admin)."""
+    """Delete a post with its reactions and comments (its author or an admin)."""
     return await posts.delete(actor, id)
+
+
+@route.post(
+    "/challenges/posts/{id}/comments",
+    access=USER,
+    status=201,
+    idempotent=True,
+    raises=[PrivateChallenge, NotMember, ChallengeEnded],
+    example={"content": "Well done!"},
+)
+async def create_challenge_comment(
+    actor: Actor, id: PostId, body: NewChallengeComment, request: Request, comments: ChallengeComments
+) -> ChallengeComment:
+    """Create a comment on a challenge's post (in a private challenge: its members, its creator or an admin)."""
+    return await comments.create(actor, id, body, request.row_operation)
+
+
+@route.get("/challenges/posts/{id}/comments", access=PUBLIC, raises=[PrivateChallenge])
+async def list_challenge_comments(
+    actor: Actor | None, id: PostId, page: Page, comments: ChallengeComments
+) -> ChallengeCommentsPage:
+    """List the comments on a challenge's post, oldest first."""
+    return await comments.page(actor, id, page)
+
+
+@route.delete("/challenge-comments/{id}", access=USER, raises=[PrivateChallenge])
+async def delete_challenge_comment(
+    actor: Actor, id: ChallengeCommentId, comments: ChallengeComments
+) -> DeletedChallengeComment:
+    """Delete a comment on a challenge's post (its author, the post's author or an admin)."""
+    return await comments.delete(actor, id)
 
 
 @route.put("/challenges/posts/{id}/reaction", access=USER, raises=[PrivateChallenge, ReactionToBreak])

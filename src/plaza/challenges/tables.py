@@ -1,4 +1,4 @@
-"""The SQL tables: challenges, members, posts, reactions, tracked days, and two logs for the daily job.
+"""The SQL tables: challenges, members, posts, reactions, comments, tracked days, and two logs for the daily job.
 
 The daily job reads new rows by id, so ids must only rise. SQLite would reuse the id of a deleted newest row without
 AUTOINCREMENT. Days are UTC day numbers since 1970-01-01; the slots in Valkey are computed from them.
@@ -129,6 +129,22 @@ REACTION = Table(
     UniqueConstraint("post_id", "username"),
     Index(None, "username", "challenge_id"),
     Index(None, "challenge_id"),
+    sqlite_autoincrement=True,
+)
+COMMENT = Table(
+    "challenge_comment",
+    METADATA,
+    _id(),
+    _foreign_key("post_id", POST.c.id),
+    _foreign_key("challenge_id", CHALLENGE.c.id),  # the post's
+    Column("username", String(30), nullable=False),
+    Column("content", Text, nullable=False),
+    Column("reply_to", BigInteger),  # the id of an earlier comment on the post; that one may be deleted
+    Column("created_ms", BigInteger, nullable=False),
+    Column("operation", String(64), unique=True),
+    Index(None, "post_id", "id"),
+    Index(None, "challenge_id"),
+    Index(None, "username", "post_id"),
     sqlite_autoincrement=True,
 )
 TRACKING = Table(

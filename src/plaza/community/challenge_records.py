@@ -9,7 +9,7 @@ from msgspec import Meta
 from sqlalchemy import Table
 
 from plaza.challenges.model import Category, iso_date, parse_date
-from plaza.challenges.tables import CHALLENGE, EDIT, INVITATION, MEMBER, POST, REACTION, TRACKING
+from plaza.challenges.tables import CHALLENGE, COMMENT, EDIT, INVITATION, MEMBER, POST, REACTION, TRACKING
 from plaza.community.records import RowRecords, TablePart
 from plaza.core.sql import Sql
 from plaza.social.model import Millis, Username
@@ -20,6 +20,7 @@ CHALLENGE_KINDS: Final = (
     "tracking",
     "challenge_post",
     "reaction",
+    "challenge_comment",
     "challenge_edit",
     "challenge_invitation",
 )
@@ -74,6 +75,16 @@ class _ReactionRecord(msgspec.Struct, forbid_unknown_fields=True):
     created_ms: Millis
 
 
+class _ChallengeCommentRecord(msgspec.Struct, forbid_unknown_fields=True):
+    id: RowId
+    post_id: RowId
+    challenge_id: RowId
+    username: Username
+    content: str
+    created_ms: Millis
+    reply_to: RowId | None = None
+
+
 class _ChallengeEditRecord(msgspec.Struct, forbid_unknown_fields=True):
     id: RowId
     table_name: Literal["clg", "post"]
@@ -104,6 +115,7 @@ def challenge_part(sql: Sql) -> TablePart:
             "tracking": rows(TRACKING, _TrackingRecord, "day"),
             "challenge_post": rows(POST, _ChallengePostRecord, "day"),
             "reaction": rows(REACTION, _ReactionRecord),
+            "challenge_comment": rows(COMMENT, _ChallengeCommentRecord),
             "challenge_edit": rows(EDIT, _ChallengeEditRecord),
             "challenge_invitation": rows(INVITATION, _InvitationRecord),
         },

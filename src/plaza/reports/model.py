@@ -12,7 +12,7 @@ from plaza.core.paging import Page, Pagination
 from plaza.core.text_patterns import PLAIN_TEXT, VISIBLE_TEXT
 from plaza.core.validation_messages import described_pattern
 
-Subject = Literal["post", "comment", "article", "article_comment", "user", "challenge_post"]
+Subject = Literal["post", "comment", "article", "article_comment", "user", "challenge_post", "challenge_comment"]
 State = Literal["open", "resolved", "dismissed"]
 
 MAX_REASON_CHARACTERS: Final = 1_000

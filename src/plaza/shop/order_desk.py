@@ -139,7 +139,7 @@ async def _give_back(tx: AsyncConnection, id: int) -> None:
         await tx.execute(changed.values(qty=ITEMS.c.qty + line.qty, version=ITEMS.c.version + 1))
 
 
-def _conditions(query: OrdersQuery) -> tuple[list[ColumnElement[bool]], dict[str, str]]:
+def _conditions(query: OrdersQuery) -> tuple[list[ColumnElement[bool]], dict[str, Any]]:
     """Return the conditions of a query, and the values to bind."""
     values = {"state": query.state or "", "buyer": f"{_USER}{query.customer}" if query.customer else ""}
     values = {name: value for name, value in values.items() if value}

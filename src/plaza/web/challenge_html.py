@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from plaza.challenges.model import CATEGORY_NAMES, Challenge, ChallengePost
+from plaza.challenges.model import CATEGORY_NAMES, Challenge, ChallengeComment, ChallengePost
 from plaza.challenges.recommendation.recommender import Recommended
 from plaza.web.fragment_cache import cached_fragment
 from plaza.web.rendering import render
 from plaza.web.text_html import format_age, truncate_text
+from plaza.web.visitors import Visitor
 
 # How much of a recommended post is shown.
 EXCERPT_CHARACTERS: Final = 700
@@ -42,6 +43,25 @@ def challenge_posts(
     )
 
 
+def comment_rows(
+    comments: Iterable[ChallengeComment], post: ChallengePost, visitor: Visitor, now_ms: int, *, is_open: bool
+) -> bytes:
+    """The comments on a post. Users who may delete a comment get a button for it."""
+    is_user = visitor.actor is not None
+    return b"".join(
+        [
+            _cached_comment[
+                comment,
+                format_age(comment.created_at, now_ms),
+                is_user and is_open,
+                is_user and comment.username != visitor.name,
+                is_user and (visitor.is_admin or visitor.name in (comment.username, post.username)),
+            ]
+            for comment in comments
+        ]
+    )
+
+
 def recommended_posts(recommendations: Iterable[Recommended], now_ms: int) -> bytes:
     """Recommended posts as excerpts, each with its reason."""
     rows = []
@@ -60,6 +80,12 @@ def _cached_post(
 ) -> bytes:
     context = {"text": text, "when": when, "reason": reason, "mine": mine}
     return render("challenge-post.html", post=post, reacted=reacted, open=is_open, **context).encode()
+
+
+@cached_fragment()
+def _cached_comment(comment: ChallengeComment, when: str, can_reply: bool, can_report: bool, can_delete: bool) -> bytes:
+    rights = {"can_reply": can_reply, "can_report": can_report, "can_delete": can_delete}
+    return render("challenge-comment.html", comment=comment, when=when, **rights).encode()
 
 
 @cached_fragment()

@@ -29,6 +29,7 @@ from plaza.social.users import Users
 from plaza.web import (
     routes_accounts,
     routes_articles,
+    routes_challenge_comments,
     routes_challenge_edits,
     routes_challenges,
     routes_comments,
@@ -94,7 +95,13 @@ _ROUTES: Final[Mapping[str, Sequence[Routes]]] = {
         routes_operator_orders.page,
     ),
     "articles": (routes_articles.page, routes_own.articles_page),
-    "challenges": (routes_challenges.page, routes_challenge_edits.page, routes_invitations.page, routes_tracking.page),
+    "challenges": (
+        routes_challenges.page,
+        routes_challenge_comments.page,
+        routes_challenge_edits.page,
+        routes_invitations.page,
+        routes_tracking.page,
+    ),
     "desk": (routes_operator_users.page, routes_operator_growth.page),
     "live": (routes_live.page, routes_operator_live.page, routes_operator_audience.page),
     "notifications": (routes_notifications.page,),

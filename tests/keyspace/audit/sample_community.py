@@ -12,9 +12,17 @@ from plaza.articles.lists import ArticleLists
 from plaza.articles.model import ArticlesQuery, NewArticle, NewArticleComment
 from plaza.articles.service import Articles
 from plaza.challenges.challenge_deletion import ChallengeDeletion
+from plaza.challenges.comments import ChallengeComments
 from plaza.challenges.daily_job.runner import DailyJob
 from plaza.challenges.invitations import ChallengeInvitations
-from plaza.challenges.model import ChallengeEdit, ChallengePostEdit, NewChallenge, NewChallengePost, NewTracking
+from plaza.challenges.model import (
+    ChallengeEdit,
+    ChallengePostEdit,
+    NewChallenge,
+    NewChallengeComment,
+    NewChallengePost,
+    NewTracking,
+)
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.service import Challenges
 from plaza.challenges.tracking import ChallengeTracking
@@ -139,6 +147,9 @@ async def _challenges(plaza: Plaza, community: SampleCommunity) -> None:
             post = await posts.post(actor(name), made.id, NewChallengePost("Done."), f"load-{category}-{name}")
             community.challenge_posts.append(post.id)
     await posts.edit(actor(name), community.challenge_posts[-1], ChallengePostEdit("Done, really."))
+    comments, last = plaza.get(ChallengeComments), community.challenge_posts[-1]
+    first = await comments.create(actor("ana"), last, NewChallengeComment("Well done."), "load-comment")
+    await comments.create(actor("ben"), last, NewChallengeComment("Indeed.", first.id), "load-reply")
     await challenges.edit(actor("ana"), community.challenges[-1], ChallengeEdit(title="Run on"))
     private = await challenges.create(actor("ana"), NewChallenge("Knit", 2, False, 21), "load-private")
     await plaza.get(ChallengeInvitations).invite(actor("ana"), private.id, "ben")

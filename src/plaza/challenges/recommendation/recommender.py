@@ -28,7 +28,7 @@ from plaza.challenges.keys import (
     USER_CONTRIBUTION,
 )
 from plaza.challenges.model import CATEGORIES, ChallengePost, in_pool, is_id, parse_contribution, parse_shown, valid_ids
-from plaza.challenges.posts import REACTIONS, post_from_row
+from plaza.challenges.posts import POST_COUNTS, post_from_row
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.recommendation.candidate_cache import CandidateCache
 from plaza.challenges.recommendation.neighbour_cache import NeighbourCache
@@ -86,7 +86,7 @@ _OF_OTHERS = (
     ~exists().where(REACTION.c.post_id == POST.c.id, REACTION.c.username == _VIEWER),
 )
 _ROWS = (
-    select(POST, REACTIONS, CHALLENGE.c.title, CHALLENGE.c.category, CHALLENGE.c.is_public, CHALLENGE.c.ends_day)
+    select(POST, *POST_COUNTS, CHALLENGE.c.title, CHALLENGE.c.category, CHALLENGE.c.is_public, CHALLENGE.c.ends_day)
     .join(CHALLENGE, POST.c.challenge_id == CHALLENGE.c.id)
     .where(POST.c.id.in_(bindparam("ids", expanding=True)), *_OF_OTHERS)
 )
