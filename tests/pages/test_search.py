@@ -47,6 +47,7 @@ async def test_suggestions_are_those_of_the_signed_in_user(ana: PageClient, gues
     await plaza.get(IndexRebuild).run()
     path = "/app/search/suggest?q=ben"
     assert "benno" in (await ana.get(path)).text
+    assert "@<mark>benno</mark>" in (await ana.get("/app/search?q=ben")).text
     await ana.submit("/app/people/benno/block", on="1")
     assert "benno" not in (await ana.get(path)).text
 
