@@ -365,6 +365,35 @@ def every_page(plaza: BrowserCommunity) -> dict[str, str]:
     }
 
 
+# Elements without a visible mark when they have the keyboard's focus, and elements that move although the user prefers
+# reduced motion. The label of a hidden file input has the mark.
+FOCUS_AND_MOTION = """() => {
+  const marked = (element) => element && getComputedStyle(element).outlineStyle !== "none";
+  const name = (element) => element.outerHTML.slice(0, 120);
+  const moves = [...document.querySelectorAll("*")].filter((each) => {
+    const { transitionDuration, animationName } = getComputedStyle(each);
+    return transitionDuration !== "0s" || animationName !== "none";
+  });
+  const controls = document.querySelectorAll("a[href], button, input, select, textarea, summary");
+  const unmarked = [...controls].filter((each) => {
+    each.focus({ focusVisible: true, preventScroll: true });
+    return document.activeElement === each && !marked(each) && !marked(each.previousElementSibling);
+  });
+  document.activeElement?.blur();
+  return [...unmarked.map((each) => `no focus mark: ${name(each)}`), ...moves.map((each) => `moves: ${name(each)}`)];
+}"""
+
+
+def excess_widths(page: Page) -> list[str]:
+    """The widths at which a page is too wide for its window. 640 px are 1,280 px at a zoom of 200%."""
+    found = []
+    for width in (768, 640, 380):
+        page.set_viewport_size({"width": width, "height": 800})
+        excess = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        found += [f"{excess} px too wide for {width} px"] if excess else []
+    return found
+
+
 def violations(page: Page, *rules: str) -> list[str]:
     """The violations that axe finds; without `rules`, of WCAG 2.2 AA and best practices."""
     options = {"runOnly": {"type": "rule", "values": rules}} if rules else {}
@@ -382,8 +411,13 @@ def test_every_page_is_accessible_in_light_and_dark_wide_and_narrow(windows: Win
     page.goto(f"/app/shop/items/{plaza.item}")
     page.get_by_role("button", name="Add to cart").click()
     expect(page.get_by_role("link", name="View cart (1)")).to_be_visible()
+    new = {"title": "Read at night", "category": 2, "is_public": True, "duration": 30}
+    joined = plaza.request("POST", "/challenges", "mira", **new)["id"]
+    for action in ("join", "track"):
+        plaza.request("POST", f"/challenges/{joined}/{action}", "mira")
+    mine = {"edit-post": f"/app/posts/{own}/edit", "joined-challenge": f"/app/challenges/{joined}"}
     found: dict[str, list[str]] = {}
-    for name, path in {**every_page(plaza), "edit-post": f"/app/posts/{own}/edit"}.items():
+    for name, path in {**every_page(plaza), **mine}.items():
         page.emulate_media(color_scheme="light")
         page.set_viewport_size({"width": 1440, "height": 900})
         page.goto(path)
@@ -393,9 +427,8 @@ def test_every_page_is_accessible_in_light_and_dark_wide_and_narrow(windows: Win
         page.screenshot(path=ARTEFACTS / f"{name}-1440-light.jpeg", quality=80)
         page.emulate_media(color_scheme="dark")
         found[name] += violations(page, "color-contrast")
-        page.set_viewport_size({"width": 380, "height": 800})
-        excess = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        found[name] += [f"{excess} px too wide for a phone"] if excess else []
+        found[name] += page.evaluate(FOCUS_AND_MOTION)
+        found[name] += excess_widths(page)
         found[name] += violations(page, "target-size")
         page.screenshot(path=ARTEFACTS / f"{name}-380-dark.jpeg", quality=80)
     window.errors = [line for line in window.errors if "404" not in line]  # the page that does not exist

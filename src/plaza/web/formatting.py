@@ -21,6 +21,11 @@ def format_utc(ms: float) -> str:
     return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
+def day_of_month(day: int) -> int:
+    """`17`, of a day that is counted from 1970."""
+    return datetime.fromtimestamp(day * 86_400, UTC).day
+
+
 def format_duration(ms: float) -> str:
     """`40 ms`, `3.2 s`, `12 min`, `5 h`, `3 d`."""
     if ms < 1_000:

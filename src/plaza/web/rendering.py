@@ -83,6 +83,7 @@ ENVIRONMENT.filters.update(
     duration=formatting.format_duration,
     code_spans=formatting.code_spans,
     utc=formatting.format_utc,
+    day_of_month=formatting.day_of_month,
 )
 
 # Available in every template.

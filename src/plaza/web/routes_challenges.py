@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from plaza.challenges.leaderboard import Leaderboards
 from plaza.challenges.model import (
     CATEGORY_NAMES,
     DAY_MS,
@@ -39,8 +40,9 @@ page = PageRoutes()
 
 # Few, since each post is shown complete and may be long.
 POSTS_PER_PAGE: Final = 10
-# As many as fit on a small screen.
-MAX_DAYS_SHOWN: Final = 60
+# Five weeks, as many as fit on a small screen.
+MAX_DAYS_SHOWN: Final = 35
+LEADERS_SHOWN: Final = 5
 
 TABS: Final = (
     ("All", "/app/challenges"),
@@ -137,6 +139,7 @@ async def challenge(
     service: Challenges,
     posts: ChallengePosts,
     participations: Participations,
+    leaderboards: Leaderboards,
     cursor: str | None = None,
 ) -> Response[str]:
     """Show a challenge, your participation and its posts."""
@@ -148,7 +151,7 @@ async def challenge(
         shown = await posts.page(visitor.actor, id, Page(limit=fitting, cursor=cursor))
     ids = [post.id for post in shown.posts]
     reacted = set() if visitor.actor is None else await participations.get_reacted(visitor.actor, ids)
-    context = await challenge_context(site, visitor, found, participations)
+    context = await challenge_context(site, visitor, found, participations, leaderboards)
     rows = challenge_html.challenge_posts(
         shown.posts, reacted, site.clock.now_ms(), is_open=context["open"], viewer=visitor.name
     )
@@ -158,9 +161,13 @@ async def challenge(
 
 
 async def challenge_context(
-    site: PageResponses, visitor: Visitor, challenge: Challenge, participations: Participations
+    site: PageResponses,
+    visitor: Visitor,
+    challenge: Challenge,
+    participations: Participations,
+    leaderboards: Leaderboards | None = None,
 ) -> dict[str, Any]:
-    """The values for the part of the page above the posts."""
+    """The values for the parts of the page beside the posts."""
     actor = visitor.actor
     participation = Participation(False, [], 0) if actor is None else await participations.get(actor, challenge.id)
     return {
@@ -169,6 +176,7 @@ async def challenge_context(
         "category": CATEGORY_NAMES[challenge.category - 1],
         "open": challenge.finished_date > today(site),
         "days": days_shown(challenge, participation.today),
+        "leaders": await leaderboards.first(actor, challenge.id, LEADERS_SHOWN) if leaderboards else (),
     }
 
 
@@ -193,13 +201,15 @@ async def join(
     id: ChallengeId,
     service: Challenges,
     participations: Participations,
+    leaderboards: Leaderboards,
 ) -> Response[str]:
     """Join or leave a challenge."""
     visitor = await site.visitors.from_request(request)
     on = forms.is_on(body)
     with suppress(AlreadyJoined, NotJoined):  # done by an earlier click
         await (service.join if on else service.leave)(visitor.require_user(), id)
-    context = await challenge_context(site, visitor, await service.read(visitor.actor, id), participations)
+    found = await service.read(visitor.actor, id)
+    context = await challenge_context(site, visitor, found, participations, leaderboards)
     context["message"] = "You joined the challenge." if on else "You left the challenge."
     return site.form_response(request, visitor, body, f"/app/challenges/{id}", "challenge-changed.html", **context)
 

@@ -36,6 +36,7 @@ async def track(
     service: Challenges,
     participations: Participations,
     tracking: ChallengeTracking,
+    leaderboards: Leaderboards,
 ) -> Response[str]:
     """Track a day of progress, or take it back."""
     visitor = await site.visitors.from_request(request)
@@ -49,7 +50,8 @@ async def track(
             await tracking.track(visitor.require_user(), id, forms.convert_fields(new, NewTracking))
     if date is not None:
         return site.form_response(request, visitor, b"", f"/app/challenges/{id}/days")
-    context = await challenge_context(site, visitor, await service.read(visitor.actor, id), participations)
+    found = await service.read(visitor.actor, id)
+    context = await challenge_context(site, visitor, found, participations, leaderboards)
     context["message"] = "Today is no longer tracked." if undo else "Today is tracked."
     return site.form_response(request, visitor, body, f"/app/challenges/{id}", "challenge-changed.html", **context)
 
