@@ -96,6 +96,22 @@ def test_generated_records_are_valid_imports_and_lie_in_the_past() -> None:
     assert not any(follow.follower == follow.following for follow in follows)
 
 
+def test_no_two_users_of_the_community_say_the_same() -> None:
+    users = CommunityUsers()
+    plan = CommunityPlan("community", users, 190, ANCHOR, SMALL_COMMUNITY)
+    items = plan.generate_posts(0, 190)
+    texts = [item.post.content.partition(" #")[0] for item in items]
+    assert len(set(texts)) == len(texts) == 190
+    for item, text in zip(items, texts, strict=True):
+        author = next(user for user in users.users if user.username == item.post.username)
+        assert users.name(users.speaker(text, author.topic)) == author.username, (
+            "the simulation never says it for others"
+        )
+    comments = [comment for item in items for comment in item.comments]
+    assert len(comments) > 100
+    assert all(users.name(users.speaker(comment.content)) == comment.username for comment in comments)
+
+
 def test_a_few_users_have_many_followers() -> None:
     plan = CommunityPlan("7", GeneratedUsers(7, 2000), 0, ANCHOR, LARGE_COMMUNITY)
     followers: dict[str, int] = {}

@@ -19,7 +19,7 @@ from plaza.core.domain import Core
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page
 from plaza.core.valkey import Valkey
-from plaza.demo.phrases import fill_slots, read_texts
+from plaza.demo.phrases import Topic, fill_slots, read_texts
 from plaza.demo.users import CommunityUsers, DemoUser
 from plaza.shop.views import Views
 from plaza.social.comments import Comments
@@ -36,6 +36,8 @@ DemoAction = Callable[[DemoUser, Actor], Awaitable[object]]
 RECENT_ITEMS: Final = 60
 # Guests of the shop, who keep their sessions.
 MAX_GUESTS: Final = 6
+# Texts drawn until one belongs to the user.
+MAX_DRAWS: Final = 60
 
 
 class RandomChoices:
@@ -81,7 +83,7 @@ class DemoActions:
         return (
             ("like", 0.75, self._like),
             ("post", 0.05, self._post),
-            ("comment", 0.09, self._comment),
+            ("comment", 0.2, self._comment),
             ("follow", 0.02, self._follow),
             ("vote", 0.25, self._vote),
             ("day", 0.03, self._track),
@@ -94,14 +96,25 @@ class DemoActions:
         return await self._engagements.like(actor, await self._choices.choose_recent(EXPLORE_FEED()))
 
     async def _post(self, user: DemoUser, actor: Actor) -> object:
-        _, text = user.topic.post(self._rng)
+        text = self._own_text(user, lambda: user.topic.post(self._rng)[1], user.topic)
         return await self._posts.create(actor, NewPost(text))
+
+    def _own_text(self, user: DemoUser, draw: Callable[[], str], about: Topic | None = None) -> str:
+        """Return a text that belongs to the user: no two users say the same."""
+        users = self._community
+        for _ in range(MAX_DRAWS):
+            text = draw()
+            if users.users[users.speaker(text.partition(" #")[0], about)].username == user.username:
+                return text
+        raise NotFound("The user has nothing to say.")
 
     async def _comment(self, user: DemoUser, actor: Actor) -> object:
         id = await self._choices.choose_recent(EXPLORE_FEED())
         author = (await self._posts.get(actor, id)).username
         about = next((other.topic for other in self._community.users if other.username == author), user.topic)
-        return await self._comments.create(actor, id, NewComment(about.comment(self._rng)))
+        return await self._comments.create(
+            actor, id, NewComment(self._own_text(user, lambda: about.comment(self._rng)))
+        )
 
     async def _follow(self, user: DemoUser, actor: Actor) -> object:
         return await self._follows.follow(actor, self._choices.choose(self._community.users).username)
@@ -119,8 +132,9 @@ class DemoActions:
     async def _post_in_challenge(self, user: DemoUser, actor: Actor) -> object:
         challenge = await self._choose_challenge(actor)
         words = read_texts("challenges")
-        sentence = self._rng.choice(words["posts"][CATEGORY_NAMES[challenge.category - 1]])
-        new = NewChallengePost(fill_slots(sentence, words["slots"], self._rng))
+        sentences = words["posts"][CATEGORY_NAMES[challenge.category - 1]]
+        text = self._own_text(user, lambda: fill_slots(self._rng.choice(sentences), words["slots"], self._rng))
+        new = NewChallengePost(text)
         return await self._challenge_posts.post(actor, challenge.id, new, uuid4().hex)
 
     async def _react(self, user: DemoUser, actor: Actor) -> object:

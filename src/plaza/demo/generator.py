@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from plaza.demo.phrases import Topic
-from plaza.demo.users import DAY_MS, DemoUser, GeneratedUsers, joined_ms
+from plaza.demo.users import DAY_MS, CommunityUsers, DemoUser, GeneratedUsers, joined_ms
 from plaza.demo.users import DemoUsers as DemoUsers
 from plaza.social.inbound_sync import CommentRecord, FollowRecord, MarkRecord, PostRecord, UserRecord
 
@@ -121,12 +121,30 @@ class CommunityPlan:
         for _ in range(min(count, self.posts - batch * count)):
             author = int(self.users.size * rng.random() ** self.activity.author_skew)
             about = self.users.topic(author)
-            text = _new_text(author, about, rng, used)
+            text = self._new_text(author, about, rng, used)
             created = self._post_time(rng)
             item = GeneratedPost(PostRecord(_id(rng), self.users.name(author), text, created_at=created))
             self._add_reactions(item, author, created, about, rng)
             result.append(item)
         return result
+
+    def _new_text(self, author: int, about: Topic, rng: Random, used: set[tuple[int, str]]) -> str:
+        """Return a text for a post. In one batch no text is twice, with any tags, and few sentences twice by an author.
+
+        In the small community it is a text that belongs to the author.
+        """
+        for attempt in range(24 if self.is_generated else 1_000):
+            sentence, text = about.post(rng)
+            words = text.partition(" #")[0]
+            is_new = (-1, words) not in used and ((author, sentence) not in used or attempt >= 200)
+            if is_new and self.speaker(author, words, about) == author:
+                break
+        used |= {(author, sentence), (-1, words)}
+        return text
+
+    def speaker(self, chosen: int, text: str, about: Topic | None = None) -> int:
+        """Return who says a text: in the small community the user it belongs to, else the chosen one."""
+        return self.users.speaker(text, about) if isinstance(self.users, CommunityUsers) else chosen
 
     def _add_reactions(self, item: GeneratedPost, author: int, created: int, about: Topic, rng: Random) -> None:
         """Add likes, bookmarks and comments. A few posts get many, most get few."""
@@ -139,7 +157,8 @@ class CommunityPlan:
         used = set[str]()
         for n in self._choose_users(activity.comments * popularity, author, rng):
             text = about.comment(rng)
-            if text not in used:
+            n = self.speaker(n, text)
+            if text not in used and n != author:
                 used.add(text)
                 at = self._time_after(created, rng)
                 item.comments.append(CommentRecord(_id(rng), id, self.users.name(n), text, at))
@@ -167,17 +186,6 @@ class CommunityPlan:
 
     def _ago(self, ms: float) -> int:
         return self.anchor_ms - round(ms)
-
-
-def _new_text(author: int, about: Topic, rng: Random, used: set[tuple[int, str]]) -> str:
-    """Return a text for a post. In one batch no text is twice, with any tags, and no sentence twice by an author."""
-    for _ in range(24):
-        sentence, text = about.post(rng)
-        words = text.partition(" #")[0]
-        if (author, sentence) not in used and (-1, words) not in used:
-            break
-    used |= {(author, sentence), (-1, words)}
-    return text
 
 
 def _id(rng: Random) -> str:

@@ -140,8 +140,9 @@ class ArticlesLoader:
         for n in range(int(rng.lognormvariate(0.6, 0.9))):
             at += round(rng.random() * (self._plan.anchor_ms - at) / 2)
             reply_to = rng.randrange(n) if n and rng.random() < REPLY_SHARE else None
-            username = users.name(int(users.size * rng.random() ** 1.1))
-            comments.append(GeneratedComment(at, username, about.comment(rng), reply_to))
+            chosen, text = int(users.size * rng.random() ** 1.1), about.comment(rng)
+            username = users.name(self._plan.speaker(chosen, text))
+            comments.append(GeneratedComment(at, username, text, reply_to))
         return comments
 
 

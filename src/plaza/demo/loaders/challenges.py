@@ -137,10 +137,14 @@ class ChallengesLoader:
         for sentence, at in zip(sentences, who, strict=False):
             is_break = rng.random() < 0.07
             text = rng.choice(words["posts"]["break"]) if is_break else fill_slots(sentence, words["slots"], rng)
+            speaker = self._plan.speaker(challenge.members[at], text)
+            if speaker not in challenge.members:
+                continue
+            at = challenge.members.index(speaker)
             earliest = challenge.joined[at] * DAY_MS + 7 * HOUR_MS
             created = min(round(rng.uniform(earliest, self._plan.anchor_ms)), self._plan.anchor_ms - 1)
             rows.append({
-                "challenge_id": ids[challenge.operation], "username": self._plan.users.name(challenge.members[at]),
+                "challenge_id": ids[challenge.operation], "username": self._plan.users.name(speaker),
                 "text": text, "is_break": is_break, "created_ms": created, "day": day_number(created),
             })  # fmt: skip
         rows.sort(key=lambda row: row["created_ms"])
