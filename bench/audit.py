@@ -90,7 +90,7 @@ def article_commands(name: str, id: int, at: int) -> Iterator[Command]:
     yield ("ZADD", a.USER_ARTICLES(name), at, member)
     yield ("ZADD", a.USER_VOTES(name), 1, member)
     yield ("SET", a.ARTICLES_LAST(), id)
-    scores = (at + 432, at, (at - 1134028003) / 45_000, 0.37844750322520615, 0)
+    scores = (at + 432, at, (at - 1134028003) / 45_000, 0.37844750322520615, 1, 0)
     for key, score in zip(a.RANKINGS.values(), scores, strict=True):
         yield ("ZADD", key(), score, member)
 
