@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -52,18 +53,20 @@ async def show_audience(
         await figures.require_session(event, session)
     curve = await retention.curve(event, session, CURVE_MINUTES)
     sessions = (await retention.compare_sessions(event)).sessions
-    declared = [each.id for each in await schedule.list_events()]
-    events = (await retention.compare_events(list(dict.fromkeys([event, *declared]))[:MAX_ROWS])).events
+    titles = {each.id: each.title for each in await schedule.list_events()}
+    events = (await retention.compare_events(list(dict.fromkeys([event, *titles]))[:MAX_ROWS])).events
     quality = await reports.quality(event)
     sources = await reports.sources(event)
     context: dict[str, Any] = {
         "event": event,
+        "title": titles.get(event, event),
+        "titles": titles,
         "session": session,
         "curve": curve,
         "curve_bars": _curve_bars(curve),
         "compared": [
             ("session", "Sessions", sessions[:MAX_ROWS], _viewer_shares(sessions)),
-            ("event", "Events", events, _viewer_shares(events)),
+            ("event", "Events", events, _viewer_shares(events, titles)),
         ],
         "compared_minutes": [str(minute) for minute in COMPARED_MINUTES],
         "quality": [quality.total, *quality.countries[:MAX_ROWS]],
@@ -105,5 +108,7 @@ def _curve_bars(curve: RetentionCurve) -> list[chart_geometry.Bar]:
     return chart_geometry.time_bars(values, CURVE_MINUTES + 1)
 
 
-def _viewer_shares(rows: list[ComparedAudience]) -> list[chart_geometry.Share]:
-    return chart_geometry.largest_shares({row.id: row.attended for row in rows})
+def _viewer_shares(rows: list[ComparedAudience], titles: Mapping[str, str] | None = None) -> list[chart_geometry.Share]:
+    """The viewers of each session, or of each event by its title."""
+    shares = chart_geometry.largest_shares({row.id: row.attended for row in rows})
+    return [share._replace(name=(titles or {}).get(share.name, share.name)) for share in shares]

@@ -15,7 +15,17 @@ from plaza.sessions.service import Sessions
 from plaza.shop.carts import Carts
 from plaza.shop.checkout import Checkout
 from plaza.shop.items import Items
-from plaza.shop.model import MAX_QUANTITY, Cart, Item, ItemId, NewOrder, NewQuantity, OrderId, PriceChanged
+from plaza.shop.model import (
+    MAX_QUANTITY,
+    NEXT_STATES,
+    Cart,
+    Item,
+    ItemId,
+    NewOrder,
+    NewQuantity,
+    OrderId,
+    PriceChanged,
+)
 from plaza.shop.order_history import OrderHistory
 from plaza.shop.views import Views
 from plaza.web import forms
@@ -27,6 +37,9 @@ from plaza.web.text_html import next_page_link
 from plaza.web.visitors import Visitor
 
 page = PageRoutes()
+
+# What happens to an order that is not cancelled.
+ORDER_STEPS: Final = [state for state in NEXT_STATES if state != "cancelled"]
 
 ITEMS_PER_PAGE: Final = 24
 
@@ -158,4 +171,5 @@ async def own_order(
     """Show one of your orders."""
     visit = await sessions.visit(client_from(request))
     visitor = await site.visitors.from_visit(request, visit)
-    return site.page(request, visitor, "order.html", order=await orders.read(visit, id), **_tabs("Orders"))
+    found = await orders.read(visit, id)
+    return site.page(request, visitor, "order.html", order=found, steps=ORDER_STEPS, **_tabs("Orders"))

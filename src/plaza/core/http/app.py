@@ -197,7 +197,7 @@ class App:
         is_of_server = path == "*" and request.method == "OPTIONS"  # about no path: answered like `/`
         found = self.router.find("/" if is_of_server else path)
         if found is None:
-            raise NotFound("No such path.")
+            raise NotFound("There is nothing at this address.")
         node, request.path_values = found
         request.template = node.template
         return node
