@@ -22,8 +22,9 @@ check: .venv/.test-ready
 	$(BIN)/python -m tests.wording
 	$(BIN)/python -m tests.naming
 
-bench: .venv/.test-ready
-	$(BIN)/python -m bench
+# The CPU of every path beside peers, in about ten minutes. `make bench ARGS=--quick` shows that it works, `python -m bench NAME` runs another benchmark.
+bench: .venv/.test-ready bench/peers/node/node_modules/.ready
+	$(BIN)/python -m bench $(ARGS)
 
 # A mixed load for hours, with the memory of the service and of Valkey: not in CI. docs/operations.md shows a result.
 MINUTES ?= 120
@@ -53,7 +54,7 @@ site: .venv/.test-ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:
-	rm -rf .venv .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .schemathesis site sdk tests/*/node_modules
+	rm -rf .venv .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .schemathesis site sdk tests/*/node_modules bench/peers/node/node_modules
 
 .venv/.created:
 	$(PYTHON) -m venv .venv
@@ -94,10 +95,10 @@ clean:
 	  { echo "The tests need promtool: install Debian's package 'prometheus', then run this again."; exit 1; }
 	@touch $@
 
-# Node's packages for tests: Upstash's TypeScript client, an OpenID provider, and what makes a TypeScript client of Plaza. Node is Debian's package, these are pinned.
-tests/%/node_modules/.ready: tests/%/package.json
+# Node's packages for tests and benchmarks: Upstash's TypeScript client, an OpenID provider, and what makes a TypeScript client of Plaza. Node is Debian's package, these are pinned.
+%/node_modules/.ready: %/package.json
 	@command -v npm >/dev/null || if [ "$$(id -u)" = 0 ]; then \
 	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes nodejs npm >/dev/null; \
-	else echo "The tests need Node: install Debian's packages 'nodejs' and 'npm', then run this again."; exit 1; fi
-	npm install --prefix tests/$* --no-package-lock --no-audit --no-fund --silent
+	else echo "This needs Node: install Debian's packages 'nodejs' and 'npm', then run this again."; exit 1; fi
+	npm install --prefix $* --no-package-lock --no-audit --no-fund --silent
 	@touch $@

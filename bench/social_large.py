@@ -20,21 +20,49 @@ from typing import Any
 
 import uvloop
 
-from bench.social import Community, post_id
-from plaza.core.auth import Actor
+from plaza.core import paging
+from plaza.core.auth import Actor, Auth
 from plaza.core.clock import Clock
+from plaza.core.encryption import FieldEncryption
+from plaza.core.functions import Functions
+from plaza.core.settings import Settings
 from plaza.core.valkey import Valkey, connect
 from plaza.social import keys as k
+from plaza.social.home_feed import HomeFeed
 from plaza.social.home_feed_updates import HomeFeedUpdates
+from plaza.social.inbound_sync import InboundSync
 from plaza.social.jobs import RESCORE_BATCH
 from plaza.social.jsonl_import import JsonlImporter
+from plaza.social.library import LIBRARY
 from plaza.social.model import NewPost
+from plaza.social.post_reader import PostReader
+from plaza.social.posts import Posts
+from plaza.social.private_fields import PrivateFields
+from plaza.social.users import Users
 from tests.servers import running_server
 
 ENGAGED = 100_000
 MANY, EACH = 5_000, 1_000
 FOLLOWERS, READING, TIMES = 100_000, 1_000, 200
 USERS, FOLLOWS = 10_000, 100_000
+
+
+def post_id(number: int) -> str:
+    return f"{number:08x}-0000-4000-8000-000000000000"
+
+
+class Community:
+    """Social's services, without HTTP."""
+
+    def __init__(self, valkey: Valkey) -> None:
+        self.valkey, clock = valkey, Clock()
+        self.functions = Functions(valkey, [LIBRARY, paging.LIBRARY])
+        auth = Auth(Settings(jwt_secret="s" * 32, api_key="k" * 32))
+        private = PrivateFields(FieldEncryption(["d" * 32]))
+        users = Users(self.functions, auth, clock, private)
+        self.posts = Posts(self.functions, PostReader(self.functions), users, clock)
+        self.sync = InboundSync(self.functions, self.posts, clock, private)
+        self.home = HomeFeed(self.functions, PostReader(self.functions), clock)
 
 
 async def slowest_us(valkey: Valkey) -> int:

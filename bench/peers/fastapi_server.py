@@ -1,6 +1,6 @@
-"""Social the usual way: FastAPI, redis-py asyncio with hiredis, pipelines.
+"""Social, articles and heartbeats the usual way: FastAPI, redis-py asyncio with hiredis, pipelines.
 
-    python -m bench.peers.fastapi_social URL SECRET PORT
+    REDIS_URL=… JWT_SECRET=… python -m bench.peers.fastapi_server PORT
 
 Written as a good engineer would write it on the same keys: what can go in one pipeline does, tokens are verified once,
 models are pydantic's. It does less than ours. Counters are counted, so a race or a death leaves them wrong; scores do
@@ -9,6 +9,7 @@ not fade; the home feed is a union that is up to 30 seconds old; a list is paged
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -20,6 +21,8 @@ import jwt
 import pydantic
 import redis.asyncio
 import uvicorn
+
+from bench.peers import fastapi_articles, fastapi_live
 
 HOME_SECONDS = 30
 RANKED_MS = 14 * 86_400_000
@@ -96,7 +99,7 @@ def score(likes: int, comments: int, bookmarks: int, created: int) -> float:
 
 def make_app(url: str, secret: str) -> fastapi.FastAPI:
     app = fastapi.FastAPI()
-    db: Any = redis.asyncio.Redis.from_url(url.replace("valkey://", "redis://"), decode_responses=True)
+    db: Any = redis.asyncio.Redis.from_url(url, decode_responses=True)
     verified: dict[str, str] = {}
 
     async def caller(authorization: Annotated[str, fastapi.Header()]) -> str:
@@ -109,7 +112,13 @@ def make_app(url: str, secret: str) -> fastapi.FastAPI:
             name = verified[authorization] = str(claims["username"])
         return name
 
+    async def optional_caller(authorization: Annotated[str | None, fastapi.Header()] = None) -> str | None:
+        return await caller(authorization) if authorization else None
+
     known = fastapi.Depends(caller)
+    app.include_router(fastapi_articles.routes(db, caller, optional_caller))
+    app.include_router(fastapi_articles.book_routes(db, caller))
+    app.include_router(fastapi_live.routes(db, caller))
 
     async def liking(id: str, name: str, on: bool) -> Liked:
         fields = ("user_id", "banned", "created_at", "hashtags", "commentsCount", "bookmarksCount", "user_role")
@@ -218,6 +227,7 @@ def make_app(url: str, secret: str) -> fastapi.FastAPI:
 
 if __name__ == "__main__":
     uvicorn.run(
-        make_app(sys.argv[1], sys.argv[2]), host="127.0.0.1", port=int(sys.argv[3]), loop="uvloop", http="httptools",
-        lifespan="off", access_log=False, log_level="warning", proxy_headers=False, server_header=False,
+        make_app(os.environ["REDIS_URL"], os.environ["JWT_SECRET"]), host="127.0.0.1", port=int(sys.argv[1]),
+        loop="uvloop", http="httptools", lifespan="off", access_log=False,
+        log_level="warning", proxy_headers=False, server_header=False,
     )  # fmt: skip
