@@ -154,7 +154,7 @@ async def test_a_ranking_about_to_expire_or_without_expiry_is_built_again(
 ) -> None:
     first, second = await post(ana, "news"), await post(ana, "news")
     group_rankings, ranking = (
-        GroupRankings(articles.functions, step=1, single_step_size=0),
+        GroupRankings(articles.functions, step=1, step_seconds=0, single_step_size=0),
         GROUP_RANKINGS["score"]("news"),
     )
     await redis_client.zadd(ranking, {"article:999": 1})
@@ -219,9 +219,8 @@ async def test_500_readers_of_an_expired_ranking_cause_one_build(
         functions = Functions(connection, [])
         functions.built = lists._functions.built
         articles = Articles(functions, clock, 7)
-        others.append(
-            ArticleLists(articles, GroupRankings(functions, step=10, single_step_size=0), Snapshots(connection, clock))
-        )
+        group_rankings = GroupRankings(functions, step=10, step_seconds=0, single_step_size=0)
+        others.append(ArticleLists(articles, group_rankings, Snapshots(connection, clock)))
     before = await calls(valkey, "sscan")
     await listed_ids(others[0], "news")
     one_build = await calls(valkey, "sscan") - before
@@ -233,6 +232,7 @@ async def test_500_readers_of_an_expired_ranking_cause_one_build(
         query = ArticlesQuery(order=order, limit=3)
         pages = await asyncio.gather(*(others[i % 4].list_group(None, "news", query) for i in range(500)))
         assert {tuple(article.id for article in page.articles) for page in pages} == {newest}
+        await asyncio.gather(*(lists._group_rankings.ensure(order, "news") for lists in others))
         assert await calls(valkey, "sscan") == before + one_build
     for connection in connections:
         await connection.close()
@@ -242,10 +242,32 @@ async def test_a_builder_that_dies_is_replaced(lists: ArticleLists, post: Post, 
     made = [await post(ana, "news") for _ in range(2)]
     await redis_client.set(GROUP_BUILDER("score", "news"), "dead", px=200)
     await redis_client.zadd(GROUP_BUILDING("score", "news"), {"article:999": 1.0})
-    await GroupRankings(lists._functions, step=1, single_step_size=0).ensure("score", "news")
+    await GroupRankings(lists._functions, step=1, step_seconds=0, single_step_size=0).ensure("score", "news")
     assert await redis_client.zrange(GROUP_RANKINGS["score"]("news"), 0, -1) == [
         f"article:{article.id}" for article in made
     ]
+
+
+@pytest.mark.parametrize("order", ["score", "time"])
+async def test_the_first_page_of_a_large_group_does_not_wait_for_its_ranking(
+    lists: ArticleLists, post: Post, ana: Actor, clock: ManualClock, redis_client: Any, order: Order
+) -> None:
+    made = []
+    for i in range(100):
+        clock.advance(seconds=1)
+        article = await post(ana, *(["news"] if i % 10 else []))
+        made += [article.id] if i % 10 else []
+    newest = made[::-1]
+    group_rankings = GroupRankings(lists._functions, single_step_size=0)
+    lists = ArticleLists(lists._articles, group_rankings, lists._snapshots)
+    await redis_client.set(GROUP_BUILDER(order, "news"), "another process", px=60_000)
+    first = await lists.list_group(None, "news", ArticlesQuery(order=order, limit=10))
+    assert [article.id for article in first.articles] == newest[:10]
+    assert await redis_client.exists(GROUP_RANKINGS[order]("news")) == 0
+    query = ArticlesQuery(order=order, limit=100, cursor=first.pagination.next_cursor)
+    second = asyncio.create_task(lists.list_group(None, "news", query))
+    await redis_client.delete(GROUP_BUILDER(order, "news"))
+    assert [article.id for article in (await second).articles] == newest[10:]
 
 
 async def build_step(functions: Functions, token: str, *ids: int) -> Any:
@@ -254,7 +276,7 @@ async def build_step(functions: Functions, token: str, *ids: int) -> Any:
     if functions.valkey.clustered:
         pairs = [part for id in ids for part in (f"article:{id}", "1")]
         return await functions.run("articles_add_scores", keys, token, *pairs)
-    return await functions.run("articles_step", [*keys, ARTICLES_BY_SCORE()], token, "0", 500)
+    return await functions.run("articles_step", [*keys, ARTICLES_BY_SCORE()], token, "0", 500, 0)
 
 
 async def test_a_stalled_builder_publishes_nothing(
@@ -347,7 +369,7 @@ async def test_a_rankings_minute_starts_when_its_build_began(
         return answer
 
     monkeypatch.setattr(articles.functions, "run", timed)
-    await GroupRankings(articles.functions, step=1, single_step_size=0).ensure("score", "news")
+    await GroupRankings(articles.functions, step=1, step_seconds=0, single_step_size=0).ensure("score", "news")
     assert await redis_client.zcard(GROUP_RANKINGS["score"]("news")) == 300
     _, *steps, (_, published) = times
     took_ms = steps[-1][1] - steps[0][0]

@@ -12,6 +12,7 @@ import redis
 from plaza.articles.group_rankings import SINGLE_STEP_SIZE, STEP
 from tests.processes import serving
 from tests.timeouts import TIME_LIMIT_SECONDS
+from tests.waiting import eventually
 
 READERS = 100
 MEMBERS = SINGLE_STEP_SIZE + STEP
@@ -49,5 +50,6 @@ def test_readers_of_an_expired_ranking_in_two_processes_cause_one_build(tmp_path
         one_build = sscan_calls(valkey)
         assert one_build > 0
         assert asyncio.run(read(server.url, "score", READERS)) == [newest] * READERS
+        asyncio.run(eventually(lambda: valkey.exists("score:news")))
         assert sscan_calls(valkey) == 2 * one_build
         valkey.close()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,7 +21,7 @@ from plaza.articles.keys import GROUP, GROUP_RANKINGS, GROUPS, RANKINGS, USER_AR
 from plaza.articles.model import PERIOD_SECONDS, Article, ArticleGroup, ArticlesPage, ArticlesQuery, GroupsPage
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
-from plaza.core.paging import FetchIds, Page, Position, Snapshots, ids_in_sorted_set, page_by_position
+from plaza.core.paging import FetchIds, Page, Position, Snapshots, ids_in_sorted_set, list_checksum, page_by_position
 from plaza.core.sequences import chunks
 
 _MEMBER = re.compile("article:([1-9][0-9]{0,15})")
@@ -31,8 +32,12 @@ _NO_LIFETIME = -1  # the reply of PTTL
 MAX_PERIOD_ARTICLES = 5_000
 SCORES_PER_READ = 1_000
 
-# Builds a group's ranking unless it exists.
-Ensure = Callable[[], Awaitable[None]]
+
+class GroupOrder(NamedTuple):
+    """A group's list, whose ranking may have to be built."""
+
+    group: str
+    order: str
 
 
 class ArticleLists:
@@ -59,12 +64,8 @@ class ArticleLists:
 
         # The top of a period is found among the newest articles.
         order = query.order if query.period == "all" else "time"
-
-        async def ensure() -> None:
-            await self._group_rankings.ensure(order, group)
-
         read = self._page if query.period == "all" else self._top_page
-        page = await read(GROUP_RANKINGS[order](group), viewer, query, ensure)
+        page = await read(GROUP_RANKINGS[order](group), viewer, query, GroupOrder(group, order))
         unindexed = [article for article in page.articles if group not in article.groups]
         if not unindexed:
             return page
@@ -94,11 +95,11 @@ class ArticleLists:
         return GroupsPage(paged.items, paged.pagination)
 
     async def _top_page(
-        self, time_key: str, viewer: Actor | None, query: ArticlesQuery, ensure: Ensure | None
+        self, time_key: str, viewer: Actor | None, query: ArticlesQuery, built: GroupOrder | None
     ) -> ArticlesPage:
         """A page of the articles of a period with the most votes. Of more than 5,000, the newest are considered."""
         since = self._articles.clock.now_s() - PERIOD_SECONDS[query.period]
-        newest = self._members_after(time_key, ensure)
+        newest = self._members_after(time_key, built)
 
         async def ids(count: int) -> list[str]:
             rows = await newest(None, MAX_PERIOD_ARTICLES)
@@ -119,44 +120,49 @@ class ArticleLists:
 
         return load
 
-    async def _page(self, key: str, viewer: Actor | None, query: ArticlesQuery, ensure: Ensure | None) -> ArticlesPage:
+    async def _page(
+        self, key: str, viewer: Actor | None, query: ArticlesQuery, built: GroupOrder | None
+    ) -> ArticlesPage:
         load = self._loader(viewer)
         if query.order == "time":
-            paged = await page_by_position(key, query, self._members_after(key, ensure), load)
+            paged = await page_by_position(key, query, self._members_after(key, built), load)
         else:
-            paged = await self._snapshots.page(key, query, self._first_members(key, ensure), load)
+            paged = await self._snapshots.page(key, query, self._first_members(key, built), load)
         return ArticlesPage(paged.items, paged.pagination)
 
-    def _first_members(self, key: str, ensure: Ensure | None) -> Callable[[int], Awaitable[list[str]]]:
-        """A function that reads the first members of a ranking, and builds it with `ensure` if it is missing.
+    def _first_members(self, key: str, built: GroupOrder | None) -> Callable[[int], Awaitable[list[str]]]:
+        """A function that reads the first members of a ranking, and builds a group's if it is missing.
 
         A group's ranking without a lifetime is built again: the service that wrote it died before EXPIRE.
         """
 
         async def ids(count: int) -> list[str]:
             read = ("ZRANGE", key, 0, count - 1, "REV")
-            if ensure is None:
+            if built is None:
                 return list(await self._valkey.call(*read))
             found, left_ms = await self._valkey.batch([read, ("PTTL", key)])
             if not found or left_ms == _NO_LIFETIME:
-                await ensure()
-                found = await self._valkey.call(*read)
+                found = [id for id, _ in await self._group_rankings.first_members(built.order, built.group, count)]
             return list(found)
 
         return ids
 
-    def _members_after(self, key: str, ensure: Ensure | None) -> FetchIds[Position]:
+    def _members_after(self, key: str, built: GroupOrder | None) -> FetchIds[Position]:
         """As `_first_members`, for the members after a position."""
         read = ids_in_sorted_set(self._functions, key)
-        if ensure is None:
+        if built is None:
             return read
 
         async def after(start: Position | None, count: int) -> Sequence[tuple[str, Position]]:
             found, left_ms = await asyncio.gather(read(start, count), self._valkey.call("PTTL", key))
-            if not found or left_ms == _NO_LIFETIME:
-                await ensure()
-                found = await read(start, count)
-            return found
+            if found and left_ms != _NO_LIFETIME:
+                return found
+            if start is None:
+                name = list_checksum(key)
+                rows = await self._group_rankings.first_members(built.order, built.group, count)
+                return [(id, Position(name, score, id)) for id, score in rows]
+            await self._group_rankings.ensure(built.order, built.group)
+            return await read(start, count)
 
         return after
 

@@ -50,22 +50,28 @@ if CLUSTERED then
     if redis.call('GET', builder) ~= args[1] then return 0 end
     local members, scores = {}, {}
     for i = 2, #args, 2 do members[#members + 1] = args[i] end
-    for i, is_member in ipairs(redis.call('SMISMEMBER', group, unpack(members))) do
-      scores[i] = is_member == 1 and args[2 * i + 1]
+    if #members > 0 then
+      for i, is_member in ipairs(redis.call('SMISMEMBER', group, unpack(members))) do
+        scores[i] = is_member == 1 and args[2 * i + 1]
+      end
+      add_scores(building, members, scores)
     end
-    add_scores(building, members, scores)
     renew_lease(building, builder)
     return 1
   end)
 else
-  -- step: scan the next members of a group and add them to its unfinished ranking.
-  -- KEYS unfinished ranking, builder, group, ranking of all articles   ARGV token, cursor, count
+  -- step: scan more members of a group and add them to its unfinished ranking, until the CPU time is used up.
+  -- KEYS unfinished ranking, builder, group, ranking of all articles   ARGV token, cursor, members per scan, CPU seconds
   -- Reply the next cursor, or nil if the lease is lost
   command('step', function(keys, args)
     local building, builder, group, all_articles = unpack(keys)
-    if redis.call('GET', builder) ~= args[1] then return nil end
-    local cursor, members = unpack(redis.call('SSCAN', group, args[2], 'COUNT', args[3]))
-    if #members > 0 then add_scores(building, members, redis.call('ZMSCORE', all_articles, unpack(members))) end
+    local token, cursor, count, ends = args[1], args[2], args[3], os.clock() + tonumber(args[4])
+    if redis.call('GET', builder) ~= token then return nil end
+    repeat
+      local members
+      cursor, members = unpack(redis.call('SSCAN', group, cursor, 'COUNT', count))
+      if #members > 0 then add_scores(building, members, redis.call('ZMSCORE', all_articles, unpack(members))) end
+    until cursor == '0' or os.clock() >= ends
     renew_lease(building, builder)
     return cursor
   end)
