@@ -68,7 +68,7 @@ async def stages() -> dict[str, float]:
     request_scope = scope()
     exchange = AsgiExchange(request_scope, receive, send)
     request = Request(exchange, app.proxies)
-    bound = app._find(request).methods["POST"]
+    bound = app.bind(app._find(request).methods["POST"])
     request.actor = app.authorizer.auth.actor(request.headers)
     request.body = BODY
     response = bound.encode(BenchArticle(1, "A lamp", "https://example.org/lamp", ["home"], "user:ana", 1, 1.5))

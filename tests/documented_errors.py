@@ -41,10 +41,10 @@ def watching() -> Iterator[list[str]]:
 def _route(app: App, request: Request) -> BoundRoute | None:
     """The route of a request, if it is one of Plaza's and in the document."""
     node = app.router.find(request.path)
-    bound = node[0].methods.get("GET" if request.method == "HEAD" else request.method) if node else None
-    if bound is None or not bound.route.in_openapi or not bound.route.handler.__module__.startswith("plaza."):
+    route = node[0].methods.get("GET" if request.method == "HEAD" else request.method) if node else None
+    if route is None or not route.in_openapi or not route.handler.__module__.startswith("plaza."):
         return None
-    return bound
+    return app.bind(route)
 
 
 def _is_documented(bound: BoundRoute, response: EncodedResponse) -> bool:

@@ -168,7 +168,7 @@ async def test_every_route_accepts_the_callers_it_declares_and_no_others(callers
     for route in routes():
         found_leaf = callers.plaza.app.router.find(path_of(route))
         assert found_leaf is not None
-        endpoint = found_leaf[0].methods[route.method]
+        endpoint = callers.plaza.app.bind(found_leaf[0].methods[route.method])
         for kind in BY_HEADER:
             found = await callers.refusal(route, kind)
             declared = expected(endpoint, kind)

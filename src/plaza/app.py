@@ -40,7 +40,6 @@ from plaza.core.health import System
 from plaza.core.health_history import HealthHistory
 from plaza.core.http import meta_routes
 from plaza.core.http.app import App, make_app
-from plaza.core.http.handler_signature import handler_types
 from plaza.core.http.routes import Routes
 from plaza.core.idempotency import Idempotency
 from plaza.core.keyspace import Catalogue
@@ -59,11 +58,7 @@ from plaza.core.tracing import TRACING, Tracer
 from plaza.core.valkey import Valkey
 from plaza.core.wrong_type import WrongTypeReporter
 from plaza.demo import keys as demo
-from plaza.demo.lifecycle import Demo
-from plaza.demo.loader import DemoLoader
-from plaza.demo.loaders.pictures import PicturesLoader
-from plaza.demo.offered_accounts import OfferedAccounts
-from plaza.demo.simulation import DemoSimulation
+from plaza.demo.lifecycle import Demo, DemoParts
 from plaza.desk import domain as desk
 from plaza.keyspace import audit
 from plaza.keyspace.audit import Auditor, Audits, FailoverWatch
@@ -78,20 +73,12 @@ from plaza.keyspace.reencryption import Reencryption
 from plaza.live import domain as live
 from plaza.live.viewers import ViewerAuthenticator
 from plaza.media import domain as media
-from plaza.media.pictures import PictureClaims
-from plaza.media.uploads import Uploads
 from plaza.notifications import domain as notifications
 from plaza.reports import domain as reports
 from plaza.search import domain as search
-from plaza.sessions.service import Sessions
 from plaza.shop import domain as shop
-from plaza.shop.items import Items
 from plaza.social import domain as social
 from plaza.social import routes_feed_streams
-from plaza.social.avatars import Avatars
-from plaza.social.inbound_sync import InboundSync
-from plaza.social.password_changes import PasswordChanges
-from plaza.social.posts import Posts
 from plaza.valkey_discovery import open_connection
 from plaza.web import REQUIRED_DOMAINS
 from plaza.webhooks import domain as webhooks
@@ -161,7 +148,7 @@ async def running(
         for domain, part in zip(domains, parts, strict=False):  # after them come the parts that are built last
             require_personal_data(domain, part)
         services = _services(core, domains, parts, draining)
-        demo = _demo(core, services) if runs_demo(domains) else None
+        demo = Demo(core, partial(_demo_parts, core, services)) if runs_demo(domains) else None
         jobs = _worker(core, domains, parts, services, demo)
         if demo is not None:
             services[Demo] = demo
@@ -216,6 +203,7 @@ def _build_app(
         replication=replication,
         event_types=event_types(domains),
         skip_unavailable=not runs_demo(domains),
+        bind_late=all(domain in DOMAINS for domain in domains),  # Plaza's own routes have tests
         **page_options,
     )
 
@@ -361,14 +349,11 @@ def _auditor(core: Core, domains: Sequence[Domain], parts: Sequence[Parts]) -> A
     return Auditor(core.functions, catalogues(domains), rules, inspectors, core.clock)
 
 
-def _demo(core: Core, services: Mapping[type, Any]) -> Demo:
-    """Build the demo, which uses the services of all domains."""
-    uploads, items = services[Uploads], services[Items]
-    pictures = PicturesLoader(uploads, services[PictureClaims], services[Posts], services[Avatars], items)
-    loader = DemoLoader(core, services[InboundSync], items, pictures)
-    passwords, sessions = services[PasswordChanges], services[Sessions]
-    offered = OfferedAccounts(core.valkey, core.auth, passwords, sessions, core.settings.data_dir)
-    return Demo(core, loader, DemoSimulation(core, services), offered)
+def _demo_parts(core: Core, services: Mapping[type, Any]) -> DemoParts:
+    """Build what loads and simulates the demo, which uses the services of all domains."""
+    from plaza.demo.parts import build_parts  # its sample texts and loaders, which only a running demo needs
+
+    return build_parts(core, services)
 
 
 def configured_domains(settings: Settings) -> list[Domain]:
@@ -407,12 +392,6 @@ def shows_pages(domains: Sequence[Domain]) -> bool:
 def runs_demo(domains: Sequence[Domain]) -> bool:
     """The demo uses all domains."""
     return all(domain in domains for domain in DOMAINS)
-
-
-def prepare_routes(domains: Sequence[Domain]) -> None:
-    """Import all routes and read their handlers, so that processes which are forked afterwards need not."""
-    for route in (route for group in routes_of(domains) for route in group.routes):
-        handler_types(route.handler)
 
 
 def route_groups(domains: Sequence[Domain] = DOMAINS) -> list[Routes]:

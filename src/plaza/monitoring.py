@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, Literal
 
-from prometheus_client import Gauge, Histogram
-from prometheus_client.metrics import MetricWrapperBase
-
 from plaza.core import metrics
 from plaza.core.metrics import DECLARED, metric_name
+from plaza.core.prometheus import Gauge, Histogram, MetricWrapperBase
 from plaza.core.valkey_memory import WARN_SHARE
 
 ALERTS_FILE: Final = "monitoring/alerts.yaml"

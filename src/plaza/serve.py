@@ -25,7 +25,7 @@ import uvicorn
 import uvloop
 
 from plaza import __version__
-from plaza.app import Plaza, configured_domains, prepare_routes, running, runs_demo, shows_pages
+from plaza.app import Plaza, configured_domains, routes_of, running, runs_demo, shows_pages
 from plaza.cli_errors import EXPECTED, print_error
 from plaza.core.clock import Clock
 from plaza.core.embedded_valkey import EmbeddedValkey
@@ -41,9 +41,9 @@ from plaza.core.process.gc_freeze import freeze_gc
 from plaza.core.process.listening_socket import listen, local_url
 from plaza.core.settings import Settings
 from plaza.core.valkey.address import parse_url
+from plaza.demo.admin_password import PASSWORD_FILE, admin_password
 from plaza.demo.keys import DEMO
 from plaza.demo.lifecycle import is_open, may_load_demo, request_demo
-from plaza.demo.offered_accounts import PASSWORD_FILE, admin_password
 from plaza.shutdown import DRAIN_SECONDS, Shutdown, StartInterrupted, completes_before
 from plaza.supervisor import Supervisor
 from plaza.valkey_discovery import open_connection, wait_for_server
@@ -73,7 +73,7 @@ async def _serve(settings: Settings, sock: socket.socket, *, may_load_demo: bool
             if settings.workers == 1:
                 await run_api(settings, sock, shutdown, on_ready, with_worker=True)
             else:
-                prepare_routes(configured_domains(settings))
+                routes_of(configured_domains(settings))  # imports what the processes share
                 api = partial(run_child, partial(run_api, settings, sock))
                 worker = partial(run_child, partial(run_worker, settings))
                 await Supervisor(settings, shutdown, api, worker).run(on_ready)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from plaza.core.errors import SettingError
-from plaza.core.mail import FileMailer, Mail, MailFailed, SmtpMailer, SmtpServer, open_mailer
+from plaza.core.mail import FileMailer, Mail, MailFailed, open_mailer
+from plaza.core.smtp import SmtpMailer, SmtpServer
 from tests.smtp import smtp_server
 
 WELCOME = Mail("ana@example.org", "Welcome to Plaza", "Hello Ana,\nüber all.\n")

@@ -54,7 +54,7 @@ async def test_a_requested_community_is_loaded_once_and_every_key_is_right(
     assert (await plaza.get(AudienceFigures).totals.get(EVENT)).attended > 100
 
     await redis_client.delete(DEMO_RUNS())  # as if the last run had died before it saved its progress
-    await demo.loader.load_community(now)
+    await demo.parts.loader.load_community(now)
     assert without_changing_keys(await read_all_keys(redis_client)) == without_changing_keys(found)
     assert (await plaza.get(Recommender).recommend(Actor("mira", "user"), 20)).posts
 
@@ -65,7 +65,7 @@ async def test_an_interrupted_load_continues_where_it_stopped(plaza: Plaza, demo
     reached = [await _load_interrupted(demo, redis_client, now, after=batches) for batches in (3, 11, 24)]
     assert reached == sorted(reached)
     assert reached[0] > 0
-    assert (await demo.loader.load_community(now)).records > 0
+    assert (await demo.parts.loader.load_community(now)).records > 0
     found = await read_all_keys(redis_client)
     assert violations(found, plaza.core.clock.now_ms()) == []
     assert len(found["explore_feed"][()]) == COMMUNITY_POSTS
@@ -80,7 +80,7 @@ async def _load_interrupted(demo: Demo, redis_client: Any, now: int, after: int)
         stage, batches = (int(part) for part in progress_json.strip("[]").split(","))
         return stage * 10 + batches
 
-    task = asyncio.ensure_future(demo.loader.load_community(now))
+    task = asyncio.ensure_future(demo.parts.loader.load_community(now))
     while await get_progress() < after and not task.done():
         pass
     task.cancel()

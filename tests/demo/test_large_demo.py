@@ -33,7 +33,7 @@ async def test_a_generated_community_keeps_existing_users_and_a_second_run_chang
     def on_progress(stage: Any, count: int, records: int) -> None:
         progress[stage.name] = progress.get(stage.name, 0) + count
 
-    result = await demo.loader.load_generated(7, 120, 300, on_progress)
+    result = await demo.parts.loader.load_generated(7, 120, 300, on_progress)
     assert progress["posts"] == 300
     assert result.stages == progress
     found = await read_all_keys(redis_client)
@@ -42,16 +42,16 @@ async def test_a_generated_community_keeps_existing_users_and_a_second_run_chang
     assert len(found["user"]) == 121
     assert found["user"]["ana",]["bio"] == "I was here."
 
-    assert not (await demo.loader.load_generated(7, 120, 300)).stages
+    assert not (await demo.parts.loader.load_generated(7, 120, 300)).stages
     await redis_client.delete(DEMO_RUNS())
-    await demo.loader.load_generated(7, 120, 300)
+    await demo.parts.loader.load_generated(7, 120, 300)
     assert without_changing_keys(await read_all_keys(redis_client)) == without_changing_keys(found)
 
 
 @on_one_server
 async def test_two_seeds_are_two_communities(plaza: Plaza, demo: Demo, redis_client: Any) -> None:
-    await demo.loader.load_generated(1, 30, 40)
-    await demo.loader.load_generated(2, 30, 40)
+    await demo.parts.loader.load_generated(1, 30, 40)
+    await demo.parts.loader.load_generated(2, 30, 40)
     found = await read_all_keys(redis_client)
     assert violations(found, plaza.core.clock.now_ms()) == []
     assert len(found["user"]) == 60
@@ -62,7 +62,7 @@ async def test_two_seeds_are_two_communities(plaza: Plaza, demo: Demo, redis_cli
 @pytest.mark.parametrize(("seed", "users", "posts"), [(-1, 10, 10), (1, 1, 10), (1, 10, -1)])
 async def test_invalid_sizes_are_refused(demo: Demo, seed: int, users: int, posts: int) -> None:
     with pytest.raises(Invalid):
-        await demo.loader.load_generated(seed, users, posts)
+        await demo.parts.loader.load_generated(seed, users, posts)
 
 
 def test_the_command_prints_a_summary_and_the_rate(server: Server, tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import pytest
 from plaza.app import Plaza, running
 from plaza.core.auth import API
 from plaza.core.settings import Settings
+from plaza.demo.admin_password import PASSWORD_FILE
 from plaza.demo.keys import DEMO
 from plaza.demo.lifecycle import Demo
-from plaza.demo.offered_accounts import PASSWORD_FILE
 from plaza.sessions.sign_in import SignIn
 from plaza.social.account_deletion import AccountDeletion
 from plaza.social.accounts import Accounts

@@ -44,7 +44,7 @@ async def plaza_with_users(plaza: Plaza, redis_client: Any) -> Plaza:
 
 
 async def test_the_simulation_keeps_every_invariant(plaza: Plaza, demo: Demo, redis_client: Any) -> None:
-    await demo.loader.load_community(plaza.core.clock.now_ms())
+    await demo.parts.loader.load_community(plaza.core.clock.now_ms())
     simulation = DemoSimulation(plaza.core, plaza.services, Random(3))
     before = await read_all_keys(redis_client)
     done = " ".join([await simulation.step() for _ in range(120)])

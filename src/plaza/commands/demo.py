@@ -35,7 +35,7 @@ def _demo(given: argparse.Namespace) -> int:
         print(f"The demo is {given.switch}.")
         return 0
     result = with_plaza_logged(
-        lambda plaza: load_with_progress(plaza.get(Demo).loader, given.seed, given.users, given.posts),
+        lambda plaza: load_with_progress(plaza.get(Demo).parts.loader, given.seed, given.users, given.posts),
         "demo",
         detail=f"users={given.users} posts={given.posts} seed={given.seed}",
     )

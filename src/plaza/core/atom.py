@@ -23,7 +23,7 @@ ENTRIES: Final = 50
 
 _NAMESPACE: Final = "http://www.w3.org/2005/Atom"
 # What XML 1.0 cannot contain, in any notation.
-_NOT_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_IN_XML: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 # The last second of the year 9999: other services may write any number as a time.
 _MAX_TIME_MS: Final = 253_402_300_799_000
 

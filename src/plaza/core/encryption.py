@@ -8,46 +8,52 @@ account or field. The first data key encrypts; earlier ones still decrypt, until
 from __future__ import annotations
 
 import base64
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, Generic, TypeVar
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESSIV
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from functools import cached_property
+from typing import ClassVar
 
 from plaza.core.keyspace import Key, Layout
-
-_NONCE_BYTES: Final = 12
-
-C = TypeVar("C")
 
 
 class Undecryptable(Exception):
     """The value was encrypted with another key or is damaged."""
 
 
-class EncryptionScheme(ABC, Generic[C]):
-    """A way to encrypt short texts with `ciphers`, one for each data key, the current one first.
+class Cipher(ABC):
+    """Encrypts and decrypts bytes with one data key."""
+
+    @abstractmethod
+    def seal(self, text: bytes, context: bytes) -> bytes: ...
+
+    @abstractmethod
+    def unseal(self, sealed: bytes, context: bytes) -> bytes:
+        """Return the text, or raise `ValueError`."""
+
+
+class EncryptionScheme(ABC):
+    """A way to encrypt short texts with ciphers, one for each data key, the current one first.
 
     Stored values start with `prefix`, so that another scheme can follow later.
     """
 
     prefix: ClassVar[str]
-    ciphers: Sequence[C]
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self._secrets = secrets
+
+    @cached_property
+    def _ciphers(self) -> Sequence[Cipher]:
+        return [self.cipher(secret) for secret in self._secrets]
 
     @abstractmethod
-    def seal(self, cipher: C, text: bytes, context: bytes) -> bytes: ...
-
-    @abstractmethod
-    def unseal(self, cipher: C, sealed: bytes, context: bytes) -> bytes: ...
+    def cipher(self, secret: str) -> Cipher:
+        """Return the cipher of a data key. Made when it is first used, and the library imported: 30 ms of a start."""
 
     def encrypt(self, text: str, context: str) -> str:
         """Return the encrypted text, safe to store. `context` names its use, such as `totp`."""
-        sealed = self.seal(self.ciphers[0], text.encode(), context.encode())
+        sealed = self._ciphers[0].seal(text.encode(), context.encode())
         return self.prefix + base64.urlsafe_b64encode(sealed).decode()
 
     def decrypt(self, stored: str, context: str) -> str:
@@ -70,43 +76,34 @@ class EncryptionScheme(ABC, Generic[C]):
             sealed = base64.urlsafe_b64decode(stored.removeprefix(self.prefix))
         except ValueError as error:
             raise Undecryptable from error
-        for cipher in self.ciphers:
+        for cipher in self._ciphers:
             try:
-                return self.unseal(cipher, sealed, context.encode()).decode(), cipher is self.ciphers[0]
-            except (InvalidTag, ValueError):
+                return cipher.unseal(sealed, context.encode()).decode(), cipher is self._ciphers[0]
+            except ValueError:
                 continue
         raise Undecryptable
 
 
-class Encryption(EncryptionScheme[AESGCM]):
+class Encryption(EncryptionScheme):
     """AES-256-GCM with a random nonce: equal texts look different."""
 
     prefix = "v1:"
 
-    def __init__(self, secrets: Sequence[str]) -> None:
-        self.ciphers = [AESGCM(_derive(secret, b"plaza values v1", 32)) for secret in secrets]
+    def cipher(self, secret: str) -> Cipher:
+        from plaza.core.ciphers import GcmCipher
 
-    def seal(self, cipher: AESGCM, text: bytes, context: bytes) -> bytes:
-        nonce = os.urandom(_NONCE_BYTES)
-        return nonce + cipher.encrypt(nonce, text, context)
-
-    def unseal(self, cipher: AESGCM, sealed: bytes, context: bytes) -> bytes:
-        return cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], context)
+        return GcmCipher(secret)
 
 
-class FieldEncryption(EncryptionScheme[AESSIV]):
+class FieldEncryption(EncryptionScheme):
     """AES-256-SIV (RFC 5297), for fields that are compared: writing a text again stores the same value."""
 
     prefix = "plaza-enc-v1:"
 
-    def __init__(self, secrets: Sequence[str]) -> None:
-        self.ciphers = [AESSIV(_derive(secret, b"plaza fields v1", 64)) for secret in secrets]
+    def cipher(self, secret: str) -> Cipher:
+        from plaza.core.ciphers import SivCipher
 
-    def seal(self, cipher: AESSIV, text: bytes, context: bytes) -> bytes:
-        return cipher.encrypt(text, [context])
-
-    def unseal(self, cipher: AESSIV, sealed: bytes, context: bytes) -> bytes:
-        return cipher.decrypt(sealed, [context])
+        return SivCipher(secret)
 
     def read(self, stored: str, context: str) -> str | None:
         """Return the text of a field, also of one that another service wrote in plain text; None if unreadable."""
@@ -119,10 +116,6 @@ class FieldEncryption(EncryptionScheme[AESSIV]):
 def field_context(key: Key, ids: Sequence[str], field: str) -> str:
     """Return the context of a field of a hash: the same on one server and on a cluster."""
     return f"{key.name(Layout.PLAIN, *ids)} {field}"
-
-
-def _derive(secret: str, use: bytes, length: int) -> bytes:
-    return HKDF(hashes.SHA256(), length=length, salt=None, info=use).derive(secret.encode())
 
 
 # (ids in the key's name, field, stored value, whether to encrypt plain text too) → the value under the current data key

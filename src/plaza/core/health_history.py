@@ -16,8 +16,6 @@ from typing import Final, Literal
 
 import msgspec
 import structlog
-from prometheus_client import Metric
-from prometheus_client.samples import Sample
 
 from plaza.core import keys as core
 from plaza.core import metrics
@@ -25,6 +23,7 @@ from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
 from plaza.core.keyspace import Key
 from plaza.core.number_parsing import parse_int
+from plaza.core.prometheus import Metric, Sample
 from plaza.core.valkey import Valkey
 
 log = structlog.get_logger("plaza.health")

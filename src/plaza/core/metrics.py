@@ -21,21 +21,20 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from prometheus_client import (
+from plaza.core.process.pids import is_running
+from plaza.core.prometheus import (
     CollectorRegistry,
     Counter,
     Gauge,
     Histogram,
     Metric,
+    MetricWrapperBase,
+    MmapedDict,
+    MultiProcessCollector,
     ProcessCollector,
     generate_latest,
     values,
 )
-from prometheus_client.metrics import MetricWrapperBase
-from prometheus_client.mmap_dict import MmapedDict
-from prometheus_client.multiprocess import MultiProcessCollector
-
-from plaza.core.process.pids import is_running
 from plaza.core.valkey.calls import CONNECTION_STATS
 
 T = TypeVar("T")

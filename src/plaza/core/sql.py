@@ -31,7 +31,7 @@ from time import monotonic
 from typing import Any
 
 from sqlalchemy import Engine, Executable, MetaData, Row, Table, event, exc, text
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import ExceptionContext
 
 from plaza.core import metrics, sql_migrations
@@ -186,7 +186,11 @@ class Sql:
 
     def insert(self, table: Table) -> Any:
         """Return an INSERT with `on_conflict_do_update` and `on_conflict_do_nothing`, which both databases support."""
-        return postgresql.insert(table) if self.dialect == "postgresql" else sqlite.insert(table)
+        if self.dialect == "postgresql":
+            from sqlalchemy.dialects.postgresql import insert  # 20 modules that SQLite does not need
+
+            return insert(table)
+        return sqlite.insert(table)
 
     @property
     def engines(self) -> list[Engine]:

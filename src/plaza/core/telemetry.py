@@ -21,11 +21,11 @@ from typing import Any, Protocol, TextIO, cast
 
 import msgspec
 import structlog
-from prometheus_client import Counter, Histogram
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from plaza.core import metrics
 from plaza.core.metrics import exposition
+from plaza.core.prometheus import Counter, Histogram
 from plaza.core.tracing import current_trace_id
 
 __all__ = ["RequestLog", "configure_logs", "exposition", "metrics_sampling"]

@@ -13,8 +13,10 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -25,13 +27,17 @@ from plaza.core.settings import Settings
 from plaza.core.timers import Timer, Timers
 from plaza.core.valkey import Valkey
 from plaza.demo.keys import DEMO
-from plaza.demo.loader import DemoLoader
-from plaza.demo.offered_accounts import OfferedAccounts
-from plaza.demo.simulation import STEP_SECONDS, DemoSimulation
 from plaza.web.demo_accounts import DemoAccount
+
+if TYPE_CHECKING:  # `parts.py` imports them
+    from plaza.demo.loader import DemoLoader
+    from plaza.demo.offered_accounts import OfferedAccounts
+    from plaza.demo.simulation import DemoSimulation
 
 log = structlog.get_logger("plaza.demo")
 
+# How often the simulation runs a step.
+STEP_SECONDS: Final = 3.0
 # How often a worker checks whether there is a demo. A check is one read.
 CHECK_SECONDS: Final = 15.0
 # The server should respond before the demo is loaded.
@@ -56,19 +62,31 @@ class DemoState:
         return self.state == LOADED
 
 
-class Demo:
-    """The demo, for the pages, the worker and the command line."""
+@dataclass(frozen=True, slots=True)
+class DemoParts:
+    """What a running demo needs."""
 
-    def __init__(self, core: Core, loader: DemoLoader, simulation: DemoSimulation, offered: OfferedAccounts) -> None:
+    loader: DemoLoader
+    simulation: DemoSimulation
+    offered: OfferedAccounts
+
+
+class Demo:
+    """The demo, for the pages, the worker and the command line. Its parts are built when they are first needed."""
+
+    def __init__(self, core: Core, build_parts: Callable[[], DemoParts]) -> None:
         self._valkey = core.valkey
-        self._offered = offered
+        self._build_parts = build_parts
         self._prepared: bool | None = None  # the state of the switch for which this process has prepared the accounts
         self._settings = core.settings
-        self.loader = loader
         self._leases = Leases(core.functions, LOAD_LEASE_SECONDS)
         self._timers = Timers(core.functions, Leases(core.functions), "demo")
         self.timers = ["demo.simulate"]
-        self._timer = Timer("demo.simulate", STEP_SECONDS, lambda _: simulation.step(), timeout_seconds=60)
+        self._timer = Timer("demo.simulate", STEP_SECONDS, lambda _: self.parts.simulation.step(), timeout_seconds=60)
+
+    @cached_property
+    def parts(self) -> DemoParts:
+        return self._build_parts()
 
     async def state(self) -> DemoState | None:
         """Return the state; None if there is no demo. One round trip."""
@@ -100,7 +118,7 @@ class Demo:
         if not is_open(self._settings) or (self._settings.demo == "auto" and not _is_loopback(_host_name(host))):
             return []
         found = await self.state()
-        return [] if found is None or not found.on else await self._offered.without_password(found.since_ms)
+        return [] if found is None or not found.on else await self.parts.offered.without_password(found.since_ms)
 
     async def turn(self) -> float:
         """Load the demo or run one simulation step, if due. Returns the seconds until the next call."""
@@ -121,15 +139,15 @@ class Demo:
     async def _prepare(self, found: DemoState) -> None:
         """Open the accounts if the demo is on and the settings of this process allow them, else close them."""
         if found.on and is_open(self._settings):
-            await self._offered.open(found.since_ms)
+            await self.parts.offered.open(found.since_ms)
         else:
-            await self._offered.close(found.since_ms)
+            await self.parts.offered.close(found.since_ms)
         self._prepared = found.on
 
     async def _load(self, found: DemoState) -> float:
         try:
             async with self._leases.hold("demo.load"):
-                result = await self.loader.load_community(found.since_ms)
+                result = await self.parts.loader.load_community(found.since_ms)
                 await self._prepare(found)
                 await self._valkey.call("HSET", DEMO(), "state", LOADED)
         except LeaseHeld:

@@ -10,31 +10,17 @@ import asyncio
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from plaza.core.auth import Auth
 from plaza.core.number_parsing import parse_int
 from plaza.core.passwords import is_password
-from plaza.core.settings import stored_secret
 from plaza.core.valkey import Valkey
+from plaza.demo.admin_password import admin_password
 from plaza.demo.users import CommunityUsers, DemoUser
 from plaza.sessions.service import Sessions
 from plaza.social.keys import AUTH_USER, USER
 from plaza.social.password_changes import PasswordChanges
 from plaza.web.demo_accounts import DemoAccount
-
-PASSWORD_FILE: Final = "demo-password"  # noqa: S105 a file name
-# Without letters and digits that look alike.
-_ALPHABET: Final = "23456789abcdefghjkmnpqrstuvwxyz"
-
-
-def admin_password(data_dir: Path) -> str:
-    """Return the password of the demo's admin, generated once."""
-    return stored_secret(data_dir / PASSWORD_FILE, _new_password)
-
-
-def _new_password() -> str:
-    return "-".join("".join(secrets.choice(_ALPHABET) for _ in range(4)) for _ in range(4))
 
 
 @dataclass(frozen=True, slots=True)

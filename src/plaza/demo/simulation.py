@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
-from typing import Any, Final
+from typing import Any
 
 from plaza.core.auth import Actor
 from plaza.core.domain import Core
@@ -18,8 +18,6 @@ from plaza.demo.audience import DemoAudience
 from plaza.demo.users import CommunityUsers, DemoUser
 from plaza.live.heartbeats import LiveService
 from plaza.social.keys import AUTH_USER, USER
-
-STEP_SECONDS: Final = 3.0
 
 
 class DemoSimulation:

@@ -11,8 +11,8 @@ import httpx2
 
 from plaza.core.errors import PlazaError, SettingError, Unavailable
 from plaza.core.extras import require_extra
-from plaza.core.mail import SmtpServer, connect_smtp
 from plaza.core.settings import Settings
+from plaza.core.smtp import SmtpServer, connect_smtp
 from plaza.doctor.check import CheckResult, ok, warning, wrong
 
 HTTP_SECONDS: Final = 5.0

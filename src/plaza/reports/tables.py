@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Index, Integer, String, Table, Text, text
+from sqlalchemy import BigInteger, Column, Index, Integer, String, Table, Text
 
 from plaza.core.sql import metadata
 
@@ -27,15 +27,8 @@ REPORTS = Table(
     Index(None, "state", "id"),
     Index(None, "author", "id"),
     Index(None, "reporter", "id"),
-    # One open report for each user and thing.
-    Index(
-        "uq_reports_open",
-        "kind",
-        "thing",
-        "reporter",
-        unique=True,
-        sqlite_where=text("state = 'open'"),
-        postgresql_where=text("state = 'open'"),
-    ),
+    # One open report for each user and thing. Its condition is in the migration: here, SQLAlchemy would import the
+    # dialect of PostgreSQL for it, at every start.
+    Index("uq_reports_open", "kind", "thing", "reporter", unique=True),
     sqlite_autoincrement=True,  # an id is never used again
 )

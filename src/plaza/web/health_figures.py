@@ -16,12 +16,12 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
-from prometheus_client import Metric
 
 from plaza.core import keys as core
 from plaza.core import metrics
 from plaza.core.clock import Clock
 from plaza.core.health_history import BUCKET_SECONDS, HealthHistory, merged
+from plaza.core.prometheus import Metric
 from plaza.core.valkey import Valkey
 from plaza.core.valkey_memory import memory_warning, parse_info
 

@@ -1,4 +1,4 @@
-"""A route bound to its services. Everything that does not depend on a request is decided here, at start."""
+"""A route bound to its services. Everything that does not depend on a request is decided here, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parameters and the result of a handler, read from its signature once, at start."""
+"""The parameters and the result of a handler, read from its signature once."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Signature:
 
 
 def read_signature(route: Route, services: Mapping[type, Any]) -> Signature:
-    """Read a handler's signature. A mistake raises `AssertionError` with the route's name, so that the start fails."""
+    """Read a handler's signature. A mistake raises `AssertionError` with the route's name."""
     hints = handler_types(route.handler).values()
     return _read_signature(route, frozenset(hint for hint in hints if isinstance(hint, type) and hint in services))
 
