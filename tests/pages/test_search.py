@@ -58,6 +58,8 @@ def test_matches_are_marked_and_texts_are_cut_around_them() -> None:
     assert highlight("e\u0301te\u0301_x", ete, 100) == "<mark>e\u0301te\u0301</mark>_x", "accents of their own"
     assert highlight("東京タワー", parse_query("京タ"), 100) == "東<mark>京</mark><mark>タ</mark>ワー"
     assert highlight("यह हिन्दी है", hindi, 100) == "यह <mark>हिन्दी</mark> है", "vowel signs are parts of a word"
+    assert highlight("a garden, an apple", parse_query('a "app"'), 100) == "<mark>a</mark> garden, an apple"
+    assert highlight("Ana東京", parse_query("an 京"), 100) == "<mark>Ana</mark>東<mark>京</mark>", "two scripts"
     long = highlight("word " * 100 + "needle " + "word " * 100, parse_query("needle"), 100)
     assert "<mark>needle</mark>" in long
     assert len(long) < 150

@@ -58,6 +58,8 @@ def matches(query: Query, text: str, author: str, tags: tuple[str, ...]) -> bool
         and not any(contains(words, phrase) for phrase in query.excluded)
         and set(query.tags) <= {fold(tag) for tag in tags}
         and set(query.authors) <= {fold(author)}
+        and not set(query.excluded_tags) & {fold(tag) for tag in tags}
+        and fold(author) not in query.excluded_authors
     )
 
 
@@ -89,9 +91,10 @@ async def test_words_prefixes_phrases_exclusions_tags_and_authors(sql: Sql) -> N
 @given(
     texts=st.lists(st.lists(st.sampled_from([*WORDS, *ODD]), max_size=6).map(" ".join), min_size=1, max_size=5),
     query=st.one_of(
-        st.lists(st.sampled_from([*WORDS, *ODD, '"red garden"', "-seed", "#Tag", "from:ben", "gar"]), max_size=4).map(
-            " ".join
-        ),
+        st.lists(
+            st.sampled_from([*WORDS, *ODD, '"red garden"', "-seed", "#Tag", "from:ben", "-#tag", "-from:ben", "gar"]),
+            max_size=4,
+        ).map(" ".join),
         st.text(max_size=40),
     ),
 )
@@ -129,7 +132,7 @@ async def test_odd_texts_of_other_services_are_indexed_as_far_as_columns_allow(s
     await index.write("posts", {"k" * 65: odd, "k\0": odd, "1": odd, "2": document("apple", "b" * 500)})
     assert await found(index, "apple") == {"1", "2"}
     assert await found(index, "#good") == {"1"}
-    assert await found(index, "from:x!y") == set(), "a name that cannot be one is of no document"
+    assert await found(index, "from:x!y") == set(), "a name that cannot be one is read as words"
     assert await index.write("posts", {"k" * 65: odd, "k\0": None, "1": odd}) == []
     assert await index.misleading("posts", {"k" * 65: odd, "1": odd}) == []
     assert await index.names.by_prefix(TAGS, "go\0", 1) == []

@@ -27,11 +27,10 @@ def fts5_expression(kind: str, query: Query) -> str:
     """Return the expression for `search_words MATCH`."""
     wanted = [f'"{name}"' for name in _names(kind, query)]
     wanted += [_fts5_phrase(kind, phrase) for phrase in query.phrases]
+    excluded = [f'"{name}"' for name in _excluded_names(kind, query)]
+    excluded += [_fts5_phrase(kind, phrase) for phrase in query.excluded]
     expression = " AND ".join(wanted)
-    if query.excluded:
-        excluded = " OR ".join(_fts5_phrase(kind, phrase) for phrase in query.excluded)
-        expression = f"({expression}) NOT ({excluded})"
-    return expression
+    return f"({expression}) NOT ({' OR '.join(excluded)})" if excluded else expression
 
 
 def _fts5_phrase(kind: str, phrase: Phrase) -> str:
@@ -43,7 +42,9 @@ def tsquery_expression(kind: str, query: Query) -> str:
     """Return the expression to cast to `tsquery`."""
     wanted = [f"'{name}'" for name in _names(kind, query)]
     wanted += [_tsquery_phrase(kind, phrase) for phrase in query.phrases]
-    return " & ".join([*wanted, *(f"!{_tsquery_phrase(kind, phrase)}" for phrase in query.excluded)])
+    excluded = [f"!'{name}'" for name in _excluded_names(kind, query)]
+    excluded += [f"!{_tsquery_phrase(kind, phrase)}" for phrase in query.excluded]
+    return " & ".join([*wanted, *excluded])
 
 
 def rarest_first(kind: str, query: Query, frequencies: WordFrequencies) -> list[tuple[float, str]]:
@@ -71,8 +72,16 @@ def _tsquery_phrase(kind: str, phrase: Phrase) -> str:
 
 def _names(kind: str, query: Query) -> list[str]:
     """Return the terms for the tags and the authors."""
-    tags = [name_term(kind, TAG, tag) for tag in query.tags]
-    return [*tags, *(name_term(kind, AUTHOR, author) for author in query.authors)]
+    return _name_terms(kind, query.tags, query.authors)
+
+
+def _excluded_names(kind: str, query: Query) -> list[str]:
+    return _name_terms(kind, query.excluded_tags, query.excluded_authors)
+
+
+def _name_terms(kind: str, tags: Sequence[str], authors: Sequence[str]) -> list[str]:
+    of_tags = [name_term(kind, TAG, tag) for tag in tags]
+    return [*of_tags, *(name_term(kind, AUTHOR, author) for author in authors)]
 
 
 def tsvector_literal(id: int, terms: str) -> str:

@@ -1,14 +1,16 @@
 """Parses what a user types: words, `"phrases"`, `-not`, `#tag`, `from:name`.
 
-Every text is a valid query. A part that does not follow the syntax, such as a single quotation mark, is read as words.
+Every text is a valid query. A part that does not follow the syntax, such as a single quotation mark or `#a#b`, is read
+as words.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from plaza.search.terms import is_name
 from plaza.search.words import fold, is_unspaced, words_of
 
 MAX_QUERY_CHARACTERS: Final = 100
@@ -18,6 +20,8 @@ MAX_CONDITIONS: Final = 16
 MIN_PREFIX_CHARACTERS: Final = 2
 
 _PARTS = re.compile(r'-?"[^"]*"|\S+')
+# What keyboards write instead of `"` and `#`.
+_SIGNS: Final = str.maketrans(dict.fromkeys("“”„‟«»＂", '"') | {"＃": "#"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,8 @@ class Query:
     excluded: tuple[Phrase, ...] = ()
     tags: tuple[str, ...] = ()
     authors: tuple[str, ...] = ()
+    excluded_tags: tuple[str, ...] = ()
+    excluded_authors: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -57,26 +63,47 @@ class Query:
 
     @property
     def words(self) -> list[str]:
-        """The words that a result contains, for highlighting."""
+        """The words that a result contains, or their beginnings."""
         return [word for phrase in self.phrases for word in phrase.words]
+
+    @property
+    def beginnings(self) -> tuple[str, ...]:
+        """The words that may be the beginnings of longer ones."""
+        return tuple(phrase.words[-1] for phrase in self.phrases if phrase.is_prefix)
 
 
 def parse_query(text: str) -> Query:
     """Return the query of a text. Text beyond `MAX_QUERY_CHARACTERS` is ignored."""
-    phrases: list[Phrase] = []
-    excluded: list[Phrase] = []
-    tags: list[str] = []
-    authors: list[str] = []
-    for part in _PARTS.findall(text[:MAX_QUERY_CHARACTERS])[:MAX_CONDITIONS]:
-        if part.startswith("#") and (tag := fold(part[1:])):
-            tags.append(tag)
-        elif part[:5].casefold() == "from:" and (name := fold(part[5:].removeprefix("@"))):
-            authors.append(name)
-        elif part.startswith("-") and len(part) > 1:
-            excluded += _phrases(part[1:], prefixes=False)
+    wanted, excluded = _Conditions(), _Conditions()
+    for part in _PARTS.findall(text.translate(_SIGNS)[:MAX_QUERY_CHARACTERS])[:MAX_CONDITIONS]:
+        if part.startswith("-") and len(part) > 1:
+            excluded.add(part[1:], prefixes=False)
         else:
-            phrases += _phrases(part, prefixes=True)
-    return Query(tuple(phrases[:MAX_CONDITIONS]), tuple(excluded[:MAX_CONDITIONS]), tuple(tags), tuple(authors))
+            wanted.add(part, prefixes=True)
+    return Query(
+        tuple(wanted.phrases),
+        tuple(excluded.phrases),
+        tuple(wanted.tags),
+        tuple(wanted.authors),
+        tuple(excluded.tags),
+        tuple(excluded.authors),
+    )
+
+
+@dataclass(slots=True)
+class _Conditions:
+    phrases: list[Phrase] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+    authors: list[str] = field(default_factory=list)
+
+    def add(self, part: str, *, prefixes: bool) -> None:
+        """Read one part of a query."""
+        if part.startswith("#") and is_name(tag := fold(part[1:])):
+            self.tags.append(tag)
+        elif part[:5].casefold() == "from:" and is_name(name := fold(part[5:].removeprefix("@"))):
+            self.authors.append(name)
+        else:
+            self.phrases += _phrases(part, prefixes=prefixes)
 
 
 def _phrases(part: str, *, prefixes: bool) -> list[Phrase]:

@@ -40,12 +40,17 @@ MAX_TAG_CHARACTERS: Final = 100
 _PUNCTUATION: Final = {ord("."): "\ue010", ord("_"): "\ue011", ord("-"): "\ue012"}
 
 
+def is_name(text: str) -> bool:
+    """Whether a folded text can be a tag or an author."""
+    return text != "" and all(is_word_character(character) or ord(character) in _PUNCTUATION for character in text)
+
+
 def name_term(kind: str, mark: str, name: str) -> str:
     """Return a tag or an author as one term."""
-    term = fold(name).translate(_PUNCTUATION)
-    if not all(is_word_character(character) or character in _PUNCTUATION.values() for character in term):
+    folded = fold(name)
+    if not is_name(folded):
         return NOTHING
-    return KIND_MARKS[kind] + mark + term[:MAX_NAME_TERM_CHARACTERS]
+    return KIND_MARKS[kind] + mark + folded.translate(_PUNCTUATION)[:MAX_NAME_TERM_CHARACTERS]
 
 
 def word_term(kind: str, word: str) -> str:

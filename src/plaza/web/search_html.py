@@ -9,7 +9,7 @@ from typing import Final
 from markupsafe import Markup, escape
 
 from plaza.search.query import Query
-from plaza.search.words import fold, is_unspaced, is_word_character, words_of
+from plaza.search.words import fold, is_unspaced, is_word_character
 from plaza.web.text_html import truncate_text
 
 # Characters before the first match that an excerpt shows.
@@ -33,7 +33,6 @@ def highlight(text: str, query: Query, max_characters: int) -> Markup:
 
 def _matches(text: str, query: Query) -> Iterator[tuple[int, int]]:
     """Yield where a text has a tag of the query, a word, or characters of a script without spaces."""
-    words = query.words
     end = 0
     for is_tag_character, characters in groupby(text, _is_tag_character):
         start, end = end, end + sum(1 for _ in characters)
@@ -42,20 +41,21 @@ def _matches(text: str, query: Query) -> Iterator[tuple[int, int]]:
         if start and text[start - 1] == "#" and fold(text[start:end]) in query.tags:
             yield start - 1, end
         else:
-            yield from _words_between(text, start, end, words)
+            yield from _words_between(text, start, end, query)
 
 
 def _is_tag_character(character: str) -> bool:
     return character == "_" or is_word_character(character)
 
 
-def _words_between(text: str, start: int, end: int, words: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield which words of a part match. `_` separates words."""
-    for part in text[start:end].split("_"):
-        whole = words_of(part)
-        if len(whole) == 1 and not is_unspaced(whole[0]):
-            if any(whole[0].startswith(word) for word in words):
-                yield start, start + len(part)
-        else:
-            yield from ((start + i, start + i + 1) for i, character in enumerate(part) if fold(character) in words)
-        start += len(part) + 1
+def _words_between(text: str, start: int, end: int, query: Query) -> Iterator[tuple[int, int]]:
+    """Yield which words of a part match. `_` separates words, and characters of a script without spaces are words."""
+    words, beginnings = set(query.words), query.beginnings
+    first = start
+    for separated, characters in groupby(text[start:end], lambda each: each == "_" or is_unspaced(fold(each))):
+        length = sum(1 for _ in characters)
+        for size in [1] * length if separated else [length]:
+            word = fold(text[first : first + size])
+            if word in words or word.startswith(beginnings):
+                yield first, first + size
+            first += size
