@@ -46,3 +46,14 @@ async def test_report_queue_ban_gone(plaza: Plaza, ana: PageClient, guest: PageC
         assert "An advertisement" in (await root.get("/app/operator/reports?state=resolved")).text
         logged = await plaza.get(SqlSecurityLog).search(LogQuery(kind="admin", q="cleo"))
         assert any("/operator/reports/{id}" in action.action for action in logged.actions)
+
+        banned = "/app/operator/reports/banned-posts"
+        assert (await ana.get(banned)).status_code == 403
+        for path in (banned, f"{banned}?author=ben"):
+            shown = (await root.get(path)).text
+            assert "Buy &lt;now&gt;" in shown
+            assert "banned by cleo" in shown
+        assert "No banned posts." in (await root.get(f"{banned}?author=ana")).text
+        await root.submit(f"/app/posts/{id}/ban", page=banned, on="0")
+        assert "No banned posts." in (await root.get(banned)).text
+        assert (await guest.get(post)).status_code == 200

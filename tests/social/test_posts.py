@@ -244,12 +244,18 @@ async def test_a_banned_post_leaves_every_list_until_unbanned(
         assert page.items == []
     assert [found.posts for found in await social.feeds.top_posts(bob, "tea", 5)] == [[]]
     assert (await social.posts.get(ADMIN, post.id)).banned
+    assert [each.id for each in (await social.feeds.banned(Page())).items] == [post.id]
+    assert await redis_client.zrange(k.POSTS_BANNED(), 0, -1, withscores=True) == [(post.id, int(fields["banned_at"]))]
     await social.posts.ban(ADMIN, post.id, on=False)
+    assert (await social.feeds.banned(Page())).items == []
     assert not {"banned", "banned_at", "banned_by"} & (await redis_client.hgetall(k.POST(post.id))).keys()
     assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 12
     with pytest.raises(Forbidden):
         await social.comments.delete(ana, comment.id)
     await assert_consistent()
+    await social.posts.ban(ADMIN, post.id, on=True)
+    await social.posts.delete(ADMIN, post.id)
+    assert not await redis_client.exists(k.POSTS_BANNED())
 
 
 async def test_every_write_takes_one_round_trip_on_one_server(social: Social, ana: Actor, bob: Actor) -> None:

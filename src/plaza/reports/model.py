@@ -62,6 +62,7 @@ class ReportsQuery(Page, frozen=True, kw_only=True):
     """The query parameters of the queue."""
 
     state: Annotated[State | Literal["all"], Meta(description="Which reports to list.")] = "open"
+    subject: Annotated[Subject | None, Meta(description="Only reports of such things.")] = None
     author: Annotated[Name | None, Meta(description="Only reports of what this user wrote.")] = None
     subject_id: Annotated[ThingId | None, Meta(description="Only reports of this thing.", examples=["ana"])] = None
 

@@ -94,11 +94,13 @@ class Reports:
         where: list[ColumnElement[bool]] = []
         if query.state != "all":
             where.append(REPORTS.c.state == query.state)
+        if query.subject is not None:
+            where.append(REPORTS.c.kind == query.subject)
         if query.author is not None:
             where.append(REPORTS.c.author == query.author)
         if query.subject_id is not None:
             where.append(REPORTS.c.thing == query.subject_id)
-        name = f"reports {query.state} {query.author} {query.subject_id}"
+        name = f"reports {query.state} {query.subject} {query.author} {query.subject_id}"
         after = ids_in_table(self._sql, name, newest_ids(REPORTS.c.id, *where))
         return await page_by_position(name, query, after, self._load)
 

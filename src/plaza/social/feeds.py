@@ -36,10 +36,12 @@ from plaza.social.keys import (
     HASHTAG_POSTS,
     HASHTAG_RANKED,
     MODELS_TOP_ENGAGEMENT,
+    POST,
+    POSTS_BANNED,
     USER_BOOKMARKED,
     USER_POSTS,
 )
-from plaza.social.model import RANKED_MS, FeedItem, TopModel, TopPosts, User
+from plaza.social.model import POST_FIELDS, RANKED_MS, FeedItem, Post, TopModel, TopPosts, User, post_from_values
 from plaza.social.post_reader import PostReader, ReadView
 from plaza.social.users import Users
 
@@ -73,6 +75,20 @@ class Feeds:
         if actor.name != name:
             raise Forbidden("You can only read your own bookmarks.")
         return await self._by_time(ReadView(actor, users, feed=False), USER_BOOKMARKED(name), page)
+
+    async def banned(self, page: Page, author: str | None = None) -> PageResult[Post]:
+        """List the banned posts for admins, the latest ban first; those of an author by their time. Two round trips."""
+        key = USER_POSTS(author) if author else POSTS_BANNED()
+
+        async def load(ids: Sequence[str]) -> list[Post | None]:
+            rows = await self.valkey.batch([("HMGET", POST(id), *POST_FIELDS) for id in ids])
+            posts = [
+                post_from_values(row, id, liked=False, bookmarked=False) for id, row in zip(ids, rows, strict=True)
+            ]
+            return [post if post is not None and post.banned else None for post in posts]
+
+        name = f"banned in {key}"
+        return await page_by_position(name, page, ids_in_sorted_set(self.functions, key), load)
 
     async def hashtag(self, viewer: Actor | None, tag: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """List the posts with a hashtag, newest first. Two round trips on one server, three on a cluster."""

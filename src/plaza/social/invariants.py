@@ -53,6 +53,7 @@ _POST_FIELDS = (
     "content",
     "hashtags",
     "banned",
+    "banned_at",
     "likesCount",
     "commentsCount",
     "bookmarksCount",
@@ -62,10 +63,10 @@ _POST_FIELDS = (
 class PostState:
     """The fields of a post that the invariants compare."""
 
-    __slots__ = ("author", "created", "exists", "has_tags_field", "points", "shown", "tags")
+    __slots__ = ("author", "banned_at", "created", "exists", "has_tags_field", "points", "shown", "tags")
 
     def __init__(self, values: Sequence[str | None]) -> None:
-        author, created, content, tags, banned, *counts = values
+        author, created, content, tags, banned, banned_at, *counts = values
         self.exists = any(value is not None for value in values)
         self.author = author  # None also if another service left it out, which is a finding of the post itself
         self.created = parse_int(created, None)  # None if another service left it out
@@ -73,6 +74,7 @@ class PostState:
         self.has_tags_field = tags is not None
         self.tags = tags_in(content or "")[:MAX_TAGS] if tags is None else [tag for tag in tags.split(",") if tag]
         self.shown = banned is None
+        self.banned_at = parse_int(banned_at)
         likes, comments, bookmarks = map(parse_int, counts)
         self.points = points(likes, comments, bookmarks)
 
@@ -112,6 +114,14 @@ def _at_creation(entry: Entry, post: PostState) -> str | None:
 
 def _check_explored(entry: Entry, post: PostState) -> str | None:
     return f"has {entry.member}, which is banned" if not post.shown else _at_creation(entry, post)
+
+
+def _check_banned(entry: Entry, post: PostState) -> str | None:
+    if post.shown:
+        return f"has {entry.member}, which is not banned"
+    if entry.value != post.banned_at:
+        return f"has {entry.member} at {entry.value:.0f}, but it was banned at {post.banned_at}"
+    return None
 
 
 def _check_tagged(entry: Entry, post: PostState) -> str | None:
@@ -162,12 +172,15 @@ def _reads_standing(entry: Entry) -> Sequence[Command]:
         ("HGET", k.USER_POINTS(author), post),
         ("ZSCORE", k.RANKING_DUE(), post),
         ("HGET", k.RANKING_POSTS(), post),
+        *([("ZSCORE", k.POSTS_BANNED(), post)] if author and "banned" in entry.value else []),
     )
 
 
 def _check_standing(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     post = PostState.from_hash(entry.value)
-    explored, counted, due, noted = replies
+    explored, counted, due, noted, *banned = replies
+    if banned == [None]:
+        return "is banned but missing in `posts:banned`"
     if (explored is not None) != post.shown:
         return "is not banned but missing in `explore:feed`" if post.shown else "is banned but in `explore:feed`"
     expected = str(post.points) if post.shown and post.points else None
@@ -387,6 +400,7 @@ INVARIANTS = Invariants(
     [
         *THREADS.invariants("thread <post> <comment> <comment>"),
         _listed("listed", k.EXPLORE_FEED, _check_explored),
+        _listed("listed", k.POSTS_BANNED, _check_banned),
         _listed("listed", k.HASHTAG_POSTS, _check_tagged),
         _listed("listed", k.USER_POSTS, _check_written),
         _listed("record", k.RANKING_POSTS, _check_ranking_record),

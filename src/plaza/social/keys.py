@@ -613,6 +613,17 @@ EXPLORE_FEED = Key(
     read=PUBLIC,
     document="explore:feed",
 )
+POSTS_BANNED = Key(
+    "posts:banned",
+    "zset",
+    "The banned posts, for the list of operators.",
+    contains="post id",
+    score=f"time of the ban, {MS}",
+    element_regex="<post>",
+    invariants=(Formula("each is a banned post, scored by its `banned_at`"),),
+    repair="post <post>",
+    read=ADMIN,
+)
 HASHTAG_POSTS = Key(
     "hashtag:<tag>:posts",
     "zset",

@@ -285,6 +285,11 @@ class FeedItem(msgspec.Struct, omit_defaults=True):
     user: User | None = None
 
 
+class BannedPostsPage(msgspec.Struct):
+    posts: list[Post]
+    pagination: Pagination
+
+
 class FeedPage(msgspec.Struct):
     posts: list[FeedItem]
     pagination: Pagination
@@ -433,7 +438,7 @@ def post_from_values(values: Sequence[str | None], id: str, *, liked: bool, book
         edited_at=parse_int(edited) if edited else None,
         media=decode_pictures(pictures) if pictures else [],
     )
-    if banned:
+    if banned is not None:
         post.banned, post.banned_at, post.banned_by = True, parse_int(banned_at), banned_by
     return post
 

@@ -9,7 +9,9 @@ from plaza.core.http.routes import Routes
 from plaza.core.paging import Page
 from plaza.social.comments import Comments
 from plaza.social.engagements import Engagements
+from plaza.social.feeds import Feeds
 from plaza.social.model import (
+    BannedPostsPage,
     Comment,
     CommentEdit,
     CommentId,
@@ -23,6 +25,7 @@ from plaza.social.model import (
     PostEdit,
     PostId,
     ReplyTo,
+    Username,
     UserPage,
 )
 from plaza.social.posts import Posts
@@ -136,3 +139,10 @@ async def ban_post(actor: Actor, id: PostId, posts: Posts) -> Post:
 async def unban_post(actor: Actor, id: PostId, posts: Posts) -> Post:
     """End the ban of a post."""
     return await posts.ban(actor, id, on=False)
+
+
+@route.get("/admin/banned-posts", access=ADMIN)
+async def list_banned_posts(page: Page, feeds: Feeds, author: Username | None = None) -> BannedPostsPage:
+    """List the banned posts, the latest ban first; with `author`, those of one user, the newest post first."""
+    found = await feeds.banned(page, author)
+    return BannedPostsPage(found.items, found.pagination)

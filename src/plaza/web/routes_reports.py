@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import msgspec
+from markupsafe import Markup
 
 from plaza.core.errors import Conflict, Invalid, NotFound
 from plaza.core.http.access import ADMIN, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
-from plaza.reports.model import NewReport, Report, ReportChange, ReportId, ReportsQuery
+from plaza.core.paging import Page
+from plaza.reports.model import NewReport, Report, ReportChange, ReportId, ReportsQuery, Subject
 from plaza.reports.service import Reports
+from plaza.social.feeds import Feeds
+from plaza.social.model import Username
 from plaza.social.users import Users
 from plaza.web import forms
-from plaza.web.operator_navigation import EFFECTS_OF_BAN, SECTION, ask_for_suspension, confirmation, operator_tabs
+from plaza.web.operator_navigation import (
+    EFFECTS_OF_BAN,
+    SECTION,
+    ask_for_suspension,
+    confirmation,
+    operator_page,
+    operator_tabs,
+)
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.rendering import tabs
@@ -25,6 +36,8 @@ page = PageRoutes()
 
 PATH: Final = "/app/operator/reports"
 STATES: Final = (("Open", "open"), ("Resolved", "resolved"), ("Dismissed", "dismissed"))
+BANNED: Final = ("Banned posts", f"{PATH}/banned-posts")
+SUBJECTS: Final = tuple((f"{subject.replace('_', ' ').capitalize()}s", subject) for subject in get_args(Subject))
 ROWS: Final = 20
 MAX_TEXT_CHARACTERS: Final = 400
 
@@ -71,24 +84,57 @@ async def report(request: Request, body: bytes, site: PageResponses, reports: Re
 
 @page.get("/operator/reports", access=ADMIN)
 async def queue(
-    request: Request, site: PageResponses, reports: Reports, state: str = "open", author: str = "", cursor: str = ""
+    request: Request,
+    site: PageResponses,
+    reports: Reports,
+    state: str = "open",
+    subject: str = "",
+    author: str = "",
+    cursor: str = "",
 ) -> Response[str]:
     """List reports with what was reported, its author and earlier reports."""
     visitor = await site.visitors.from_request(request)
     shown = state if state in dict(STATES).values() else "open"
-    filters = {"state": "all" if author else shown, "author": author or None, "limit": ROWS, "cursor": cursor or None}
-    found = await reports.page(forms.convert_fields(filters, ReportsQuery))
+    kind = subject if subject in dict(SUBJECTS).values() else ""
+    filters = {"state": "all" if author else shown, "author": author or None, "subject": kind or None}
+    query = forms.convert_fields({**filters, "limit": ROWS, "cursor": cursor or None}, ReportsQuery)
+    found = await reports.page(query)
     path = f"{PATH}?author={author}" if author else f"{PATH}?state={shown}"
-    orders = tuple((label, f"{PATH}?state={value}") for label, value in STATES)
-    current = "" if author else next(label for label, value in STATES if value == shown)
     context: dict[str, Any] = {
         "tabs": operator_tabs(TAB),
-        "states": tabs("Reports by state", orders, current),
+        "states": _state_tabs("" if author else next(label for label, value in STATES if value == shown)),
+        "subjects": [] if author else [("All", path, not kind), *_subject_links(path, kind)],
         "author": author,
         "entries": [await _entry(visitor, reports, report) for report in found.items],
-        "more": next_page_link(path, found.pagination),
+        "more": next_page_link(f"{path}&subject={kind}" if kind else path, found.pagination),
     }
     return site.page(request, visitor, "operator-reports.html", section=SECTION, **context)
+
+
+def _state_tabs(current: str) -> Markup:
+    views = (*((label, f"{PATH}?state={value}") for label, value in STATES), BANNED)
+    return tabs("Reports by state", views, current)
+
+
+def _subject_links(path: str, current: str) -> list[tuple[str, str, bool]]:
+    return [(label, f"{path}&subject={subject}", subject == current) for label, subject in SUBJECTS]
+
+
+@page.get("/operator/reports/banned-posts", access=ADMIN)
+async def banned_posts(
+    request: Request, site: PageResponses, feeds: Feeds, author: Username | None = None, cursor: str | None = None
+) -> Response[str]:
+    """List the banned posts of all users or of one, each with a button to unban it."""
+    visitor = await site.visitors.from_request(request)
+    found = await feeds.banned(Page(limit=ROWS, cursor=cursor), author)
+    path = f"{BANNED[1]}?author={author}" if author else BANNED[1]
+    context: dict[str, Any] = {
+        "states": _state_tabs("" if author else BANNED[0]),
+        "author": author,
+        "posts": [(post, truncate_text(post.content, MAX_TEXT_CHARACTERS)) for post in found.items],
+        "more": next_page_link(path, found.pagination),
+    }
+    return operator_page(request, site, visitor, "operator-banned-posts.html", TAB, **context)
 
 
 async def _entry(visitor: Visitor, reports: Reports, report: Report) -> dict[str, Any]:

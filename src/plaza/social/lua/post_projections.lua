@@ -64,6 +64,12 @@ projection('shown', function(id)
   return {'ZREM', key.explore_feed(), id}
 end)
 
+projection('banned', function(id)
+  local author, banned, since = unpack(redis.pcall('HMGET', key.post(id), 'user_id', 'banned', 'banned_at'))
+  if author and banned then return {'ZADD', key.posts_banned(), math.floor(finite(since, 0)), id} end
+  return {'ZREM', key.posts_banned(), id}
+end)
+
 local function has_tag(post, tag)
   for _, one in ipairs(post.tags) do
     if one == tag then return true end

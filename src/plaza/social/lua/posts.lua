@@ -235,6 +235,7 @@ command('ban_post', function(keys, args)
     return redis.call('HGETALL', post)
   end
   project_everything(id, author, tags_of(post), at)
+  project('banned', id)
   project('unpushed', id)
   project('drop_banned', id, author, at)
   return redis.call('HGETALL', post)
@@ -407,7 +408,8 @@ end
 command('delete_post', function(keys, args)
   local post, likes, likes_recent, bookmarks, comments, comments_recent, edits = unpack(keys)
   local id, who, at = args[1], args[2], args[3]
-  local author, tags = redis.call('HGET', post, 'user_id'), tags_of(post)
+  local author, banned = unpack(redis.call('HMGET', post, 'user_id', 'banned'))
+  local tags = tags_of(post)
   if author and who ~= '' and who ~= author then fail('forbidden', 'Only its author or an admin can delete a post.') end
   if author then
     redis.call('DEL', post, edits)
@@ -415,6 +417,7 @@ command('delete_post', function(keys, args)
     project_everything(id, author, tags, at)
     project('authored', id, author)
     project('unpushed', id)
+    if banned then project('banned', id) end
   end
   local left = purge(id, likes, likes_recent, bookmarks, comments, comments_recent)
   if left > 0 then project('post_leaving', id, at) end

@@ -208,11 +208,13 @@ command('repair_post', function(keys, args)
     if not author then return end -- another service wrote it without an author
     project_everything(id, author, tags_of(post), at)
     project('authored', id, author)
+    project('banned', id)
     return
   end
   cached_states = {}
   redis.call('DEL', post, key.post_edits(id))
   project('shown', id)
+  project('banned', id)
   project('due', id, at)
   local left = purge(id, key.post_likes(id), key.post_likes_recent(id), key.post_bookmarks(id), key.post_comments(id),
     key.post_comments_recent(id))

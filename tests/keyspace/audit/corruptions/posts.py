@@ -157,3 +157,18 @@ async def a_post_will_be_scored_with_wrong_points(client: Any, community: Sample
 @corruptions.found_as("tmp:home:<username>", "lifetime")
 async def a_home_feed_does_not_expire(client: Any, community: SampleCommunity) -> None:
     await client.persist(k.TMP_HOME("ana"))
+
+
+@corruptions.found_as("posts:banned", "listed")
+async def a_post_that_is_shown_is_listed_as_banned(client: Any, community: SampleCommunity) -> None:
+    await client.zadd(k.POSTS_BANNED(), {community.posts[0]: 5})
+
+
+@corruptions.found_as("posts:banned", "listed")
+async def a_ban_is_listed_at_another_time(client: Any, community: SampleCommunity) -> None:
+    await client.zincrby(k.POSTS_BANNED(), 1, community.banned)
+
+
+@corruptions.found_as("post:<post>", "standing")
+async def a_banned_post_is_not_listed(client: Any, community: SampleCommunity) -> None:
+    await client.zrem(k.POSTS_BANNED(), community.banned)
