@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from plaza.app import Plaza, route_groups, running
+from plaza.app import Plaza, running
 from plaza.core.api_keys import Scope
 from plaza.core.http import access
 from plaza.core.http.access import Access
@@ -19,6 +19,7 @@ from plaza.core.http.bound_route import BoundRoute
 from plaza.core.http.routes import Route
 from plaza.core.roles import Role
 from plaza.core.settings import Settings
+from plaza.http_application import route_groups
 from tests.http_servers import serving
 from tests.servers import Server
 from tests.timeouts import TIME_LIMIT_SECONDS

@@ -15,11 +15,12 @@ import msgspec
 import pytest
 
 from plaza import docgen
-from plaza.app import catalogues, route_groups
+from plaza.app import catalogues
 from plaza.cli import parser
 from plaza.core.http.routes import Options
 from plaza.core.settings import Settings, variable
 from plaza.core.validation_messages import describe_violation
+from plaza.http_application import route_groups
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

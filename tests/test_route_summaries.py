@@ -6,8 +6,8 @@ import inspect
 
 import pytest
 
-from plaza.app import route_groups
 from plaza.core.http.routes import Route
+from plaza.http_application import route_groups
 
 # The first words that summaries may have. Add one here if a route needs another.
 FIRST_WORDS = frozenset(

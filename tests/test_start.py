@@ -9,6 +9,9 @@ from typing import Final
 
 import pytest
 
+from plaza.app import catalogues
+from plaza.core.settings import Settings
+from plaza.own_domains import OWN_DOMAINS, configured_catalogues
 from tests.processes import environment
 from tests.timeouts import TIME_LIMIT_SECONDS
 
@@ -35,7 +38,10 @@ RARE: Final = {
     "zxcvbn",
 }
 # What only a process with routes needs.
-SERVING: Final = {"jinja2", "plaza.web.page_registry", "segno", "uvicorn"}
+SERVING: Final = {"jinja2", "plaza.http_application", "plaza.web.page_registry", "segno", "uvicorn"}
+# What a command does without that calls no service.
+SERVICES: Final = {"plaza.app", "sqlalchemy"}
+OTHER_DOMAINS: Final = {f"plaza.{name}.domain" for name in OWN_DOMAINS if name not in ("accounts", "social")}
 
 
 def imported(data_dir: Path, program: str) -> set[str]:
@@ -55,14 +61,20 @@ def imported(data_dir: Path, program: str) -> set[str]:
 @pytest.mark.parametrize(
     ("program", "excluded"),
     [
-        ("import plaza.cli", {*RARE, *SERVING, "asyncio", "sqlalchemy", "structlog", "plaza.app"}),
-        ("from plaza.cli import main; main(['token', 'ana'])", {*RARE, *SERVING}),
+        ("import plaza.cli", {*RARE, *SERVING, *SERVICES, "asyncio", "structlog"}),
+        ("from plaza.cli import main; main(['token', 'ana'])", {*RARE, *SERVING, *OTHER_DOMAINS}),
+        ("from plaza.cli import main; main(['api-keys', 'list'])", {*RARE, *SERVING, *SERVICES}),
+        ("from plaza.cli import main; main(['keys'])", {*RARE, *SERVING, *SERVICES} - {"rich"}),
         ("from plaza.core.submodules import *; import_without('structlog', 'rich'); import plaza.serve", RARE),
     ],
-    ids=["the command line", "a command", "a server"],
+    ids=["the command line", "a command of accounts", "a command on Valkey", "a command on declarations", "a server"],
 )
 def test_a_start_imports_only_what_it_needs(tmp_path: Path, program: str, excluded: set[str]) -> None:
     (tmp_path / "var").mkdir()
     if "token" in program:
         imported(tmp_path / "var", program)  # the first one also creates tables
     assert imported(tmp_path / "var", program) & excluded == set()
+
+
+def test_commands_know_the_same_keys_as_a_server() -> None:
+    assert configured_catalogues(Settings()) == catalogues()

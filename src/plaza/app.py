@@ -1,4 +1,4 @@
-"""The composition root: settings → Valkey, functions, SQL → services → routes. The only module that knows all parts.
+"""The composition root: settings → Valkey, functions, SQL → services. Only it and `http_application.py` know all parts.
 
 `running` opens everything in order and closes it in reverse, also after an error. The server, the commands and the
 tests use it.
@@ -11,23 +11,19 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from plaza import worker
-from plaza.accounts import domain as accounts
 from plaza.accounts.security_log import SqlSecurityLog
-from plaza.articles import domain as articles
-from plaza.caching import domain as caching
-from plaza.challenges import domain as challenges
-from plaza.core import event_routes, health, keys, paging, rate_limits, sql_migrations
-from plaza.core.admin_mfa import AdminMfa
+from plaza.core import keys, paging, rate_limits, sql_migrations
 from plaza.core.api_keys import ApiKeys
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
 from plaza.core.clock_steps import ClockSteps, observe_latest
 from plaza.core.domain import Core, Domain, Parts, build_domains
-from plaza.core.domain_selection import installed_domains, require_personal_data, selected_domains
+from plaza.core.domain_selection import domains_of_packages, installed_domains, require_personal_data, selected_domains
 from plaza.core.encryption import FieldEncryption
 from plaza.core.errors import OperatorError
 from plaza.core.event_hub import EventHub
@@ -38,10 +34,6 @@ from plaza.core.extras import require_extra
 from plaza.core.functions import Functions
 from plaza.core.health import System
 from plaza.core.health_history import HealthHistory
-from plaza.core.http import meta_routes
-from plaza.core.http.app import App, make_app
-from plaza.core.http.routes import Routes
-from plaza.core.idempotency import Idempotency
 from plaza.core.keyspace import Catalogue
 from plaza.core.rate_limits import Limiter
 from plaza.core.replication_wait import ReplicationWait
@@ -59,50 +51,39 @@ from plaza.core.valkey import Valkey
 from plaza.core.wrong_type import WrongTypeReporter
 from plaza.demo import keys as demo
 from plaza.demo.lifecycle import Demo, DemoParts
-from plaza.desk import domain as desk
 from plaza.keyspace import audit
 from plaza.keyspace.audit import Auditor, Audits, FailoverWatch
-from plaza.keyspace.audit.keys import CATALOGUE as AUDIT_KEYS
+from plaza.keyspace.audit_keys import CATALOGUE as AUDIT_KEYS
 from plaza.keyspace.browser import KeyBrowser
 from plaza.keyspace.document_guard import document_guard
 from plaza.keyspace.lifetimes import cut_lifetimes
 from plaza.keyspace.proxy import execution
-from plaza.keyspace.proxy import routes as proxy
 from plaza.keyspace.proxy.service import Proxy
 from plaza.keyspace.reencryption import Reencryption
-from plaza.live import domain as live
-from plaza.live.viewers import ViewerAuthenticator
-from plaza.media import domain as media
-from plaza.notifications import domain as notifications
-from plaza.reports import domain as reports
-from plaza.search import domain as search
-from plaza.shop import domain as shop
-from plaza.social import domain as social
-from plaza.social import routes_feed_streams
+from plaza.own_domains import OWN_DOMAINS
 from plaza.valkey_discovery import open_connection
 from plaza.web import REQUIRED_DOMAINS
-from plaza.webhooks import domain as webhooks
 from plaza.worker import Worker
+
+if TYPE_CHECKING:
+    from plaza.core.http.app import App
 
 T = TypeVar("T")
 
-DOMAINS: tuple[Domain, ...] = (
-    accounts.DOMAIN,
-    media.DOMAIN,
-    social.DOMAIN,
-    articles.DOMAIN,
-    challenges.DOMAIN,
-    live.DOMAIN,
-    caching.DOMAIN,
-    shop.DOMAIN,
-    reports.DOMAIN,
-    search.DOMAIN,
-    notifications.DOMAIN,
-    webhooks.DOMAIN,
-    desk.DOMAIN,
-)
+DOMAINS: tuple[Domain, ...]  # Plaza's own, imported when all are needed
 # Those of no domain.
 LIBRARIES = (rate_limits.LIBRARY, paging.LIBRARY, execution.LIBRARY, audit.LIBRARY, *worker.LIBRARIES)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "DOMAINS":
+        return own_domains()
+    raise AttributeError(name)
+
+
+def own_domains(names: Sequence[str] = OWN_DOMAINS) -> tuple[Domain, ...]:
+    """Return Plaza's own domains of these names, in the order in which they are built. Imports no others."""
+    return tuple(import_module(f"plaza.{name}.domain").DOMAIN for name in OWN_DOMAINS if name in names)
 
 
 @dataclass(frozen=True)
@@ -168,44 +149,10 @@ async def running(
             requests.flush()
 
 
-def _build_app(
-    core: Core,
-    domains: Sequence[Domain],
-    services: Mapping[type, Any],
-    jobs: Worker,
-    requests: RequestLog,
-    draining: asyncio.Event,
-    replication: ReplicationWait | None,
-) -> App:
-    """Build the ASGI application of these domains, with the pages if the domains are there that every page uses."""
-    page_options: dict[str, Any] = {}
-    if shows_pages(domains):
-        from plaza.web import page_registry  # the pages and their templates, which commands do not need
+def _build_app(*parts: Any) -> App:
+    from plaza.http_application import build_app  # with the pages and their templates, which commands do not need
 
-        demo: Demo | None = services.get(Demo)
-        job_names = [*jobs.timers, *(demo.timers if demo is not None else ())]
-        pages = page_registry.services(core, services, demo, job_names, [domain.name for domain in domains])
-        services = {**services, **{type(service): service for service in pages}}
-        page_options = page_registry.app_options(services)
-    return make_app(
-        routes_of(domains),
-        services,
-        auth=core.auth,
-        settings=core.settings,
-        limiter=core.limiter,
-        idempotency=Idempotency(core.valkey, core.clock),
-        observer=requests,
-        viewer_auth=services[ViewerAuthenticator].actor if ViewerAuthenticator in services else None,
-        admin_mfa=services.get(AdminMfa),
-        explain_error=services[WrongTypeReporter].explain,
-        draining=draining,
-        security_log=services.get(SqlSecurityLog),
-        replication=replication,
-        event_types=event_types(domains),
-        skip_unavailable=not runs_demo(domains),
-        bind_late=all(domain in DOMAINS for domain in domains),  # Plaza's own routes have tests
-        **page_options,
-    )
+    return build_app(*parts)
 
 
 def _services(
@@ -250,7 +197,7 @@ def _topic_hub(core: Core, parts: Sequence[Parts], events: EventHub) -> TopicHub
 def _worker(
     core: Core, domains: Sequence[Domain], parts: Sequence[Parts], services: Mapping[type, Any], demo: Demo | None
 ) -> Worker:
-    off = {domain.name for domain in DOMAINS} - {domain.name for domain in domains}
+    off = set(OWN_DOMAINS) - {domain.name for domain in domains}
     consumers = [consumer for part in parts for consumer in part.consumers if consumer.stream not in off]
     streams = {domain.name for domain in domains if domain.events} | {consumer.stream for consumer in consumers}
     timers = [timer for part in parts for timer in part.timers]
@@ -331,9 +278,13 @@ async def tracing_to(settings: Settings) -> AsyncIterator[None]:
 
 def migrations_of(domains: Sequence[Domain]) -> tuple[list[Path], list[Path]]:
     """Return the folders of migrations of core and these domains, and those of the domains that are off."""
-    off = [domain for domain in installed_domains(DOMAINS) if domain not in domains]
-    own, others = ([d.migrations for d in group if d.migrations is not None] for group in (domains, off))
-    return [sql_migrations.CORE_FOLDER, *own], others
+    own = [sql_migrations.CORE_FOLDER, *_folders(domains)]
+    installed = [*sql_migrations.migration_folders(), *_folders(domains_of_packages())]
+    return own, [folder for folder in installed if folder not in own]
+
+
+def _folders(domains: Sequence[Domain]) -> list[Path]:
+    return [domain.migrations for domain in domains if domain.migrations is not None]
 
 
 def migration_folders(domains: Sequence[Domain]) -> list[Path]:
@@ -356,32 +307,28 @@ def _demo_parts(core: Core, services: Mapping[type, Any]) -> DemoParts:
     return build_parts(core, services)
 
 
-def configured_domains(settings: Settings) -> list[Domain]:
-    """Return the domains that the settings name, or all that are installed."""
-    return selected_domains(installed_domains(DOMAINS), settings.domains)
+def configured_domains(settings: Settings, names: Sequence[str] = ()) -> list[Domain]:
+    """Return the domains that the settings name, or all that are installed; of these, only Plaza's own of some names.
+
+    With names, others are not imported.
+    """
+    if names and not settings.domains:
+        return list(own_domains(names))
+    domains = selected_domains(installed_domains(own_domains()), settings.domains)
+    return [domain for domain in domains if not names or domain.name in names]
 
 
-def catalogues(domains: Sequence[Domain] = DOMAINS) -> list[Catalogue]:
+def catalogues(domains: Sequence[Domain] | None = None) -> list[Catalogue]:
     """Return the keys of Plaza, by domain."""
+    domains = own_domains() if domains is None else domains
     above = (demo.CATALOGUE,) if runs_demo(domains) else ()
     return [keys.CATALOGUE, AUDIT_KEYS, *(domain.catalogue for domain in domains), *above]
 
 
-def event_types(domains: Sequence[Domain] = DOMAINS) -> dict[str, Sequence[type[EventData]]]:
+def event_types(domains: Sequence[Domain] | None = None) -> dict[str, Sequence[type[EventData]]]:
     """Return the types of events, by the domain that emits them."""
+    domains = own_domains() if domains is None else domains
     return {domain.name: domain.events for domain in domains if domain.events}
-
-
-def routes_of(domains: Sequence[Domain]) -> list[Routes]:
-    """Return all routes except those of `/docs`, `/openapi.json` and `/metrics`, which `make_app` adds."""
-    own = [health.route, event_routes.route, proxy.route, *(routes for domain in domains for routes in domain.routes)]
-    if social.DOMAIN in domains:
-        own.append(routes_feed_streams.route)
-    if not shows_pages(domains):
-        return own
-    from plaza.web import page_registry  # see `_build_app`
-
-    return [*own, *page_registry.routes([domain.name for domain in domains])]
 
 
 def shows_pages(domains: Sequence[Domain]) -> bool:
@@ -391,9 +338,4 @@ def shows_pages(domains: Sequence[Domain]) -> bool:
 
 def runs_demo(domains: Sequence[Domain]) -> bool:
     """The demo uses all domains."""
-    return all(domain in domains for domain in DOMAINS)
-
-
-def route_groups(domains: Sequence[Domain] = DOMAINS) -> list[Routes]:
-    """Return all routes."""
-    return [*routes_of(domains), meta_routes.route]
+    return {domain.name for domain in domains} >= set(OWN_DOMAINS)

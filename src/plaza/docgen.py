@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from plaza import __version__, event_docs, monitoring
-from plaza.app import catalogues, event_types, route_groups
+from plaza.app import catalogues, event_types
 from plaza.cli import parser
 from plaza.core import metrics
 from plaza.core.http.access import ADMIN, USER
@@ -25,6 +25,7 @@ from plaza.core.http.openapi.document import describe_routes
 from plaza.core.http.responses import encode
 from plaza.core.http.routes import Route, Routes
 from plaza.core.settings import Settings, variable
+from plaza.http_application import route_groups
 from plaza.keyspace import catalogue_docs as keys
 
 GENERATED = "`make docs` generates this page from the code; a test fails when it is out of date.\n"

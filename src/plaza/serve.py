@@ -25,7 +25,7 @@ import uvicorn
 import uvloop
 
 from plaza import __version__
-from plaza.app import Plaza, configured_domains, routes_of, running, runs_demo, shows_pages
+from plaza.app import Plaza, configured_domains, running, runs_demo, shows_pages
 from plaza.cli_errors import EXPECTED, print_error
 from plaza.core.clock import Clock
 from plaza.core.embedded_valkey import EmbeddedValkey
@@ -44,6 +44,7 @@ from plaza.core.valkey.address import parse_url
 from plaza.demo.admin_password import PASSWORD_FILE, admin_password
 from plaza.demo.keys import DEMO
 from plaza.demo.lifecycle import is_open, may_load_demo, request_demo
+from plaza.http_application import routes_of
 from plaza.shutdown import DRAIN_SECONDS, Shutdown, StartInterrupted, completes_before
 from plaza.supervisor import Supervisor
 from plaza.valkey_discovery import open_connection, wait_for_server

@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from plaza.app import DOMAINS, running
 from plaza.challenges.service import Challenges
-from plaza.core import domain_selection
+from plaza.core import domain_packages
 from plaza.core.domain import Domain, Parts
 from plaza.core.domain_selection import installed_domains, require_personal_data, selected_domains
 from plaza.core.errors import OperatorError, SettingError
@@ -124,7 +124,7 @@ def test_a_package_offers_a_domain_by_an_entry_point(tmp_path: Path, monkeypatch
         folder.mkdir(exist_ok=True)
         (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: polls\nVersion: 1.0\n")
         (folder / "entry_points.txt").write_text(f"[plaza.domains]\npolls = {value}\n")
-        domain_selection._installed.cache_clear()  # a process knows what was installed when it started
+        domain_packages._installed.cache_clear()  # a process knows what was installed when it started
 
     monkeypatch.syspath_prepend(str(tmp_path))
     install("examples.polls.domain:DOMAIN")

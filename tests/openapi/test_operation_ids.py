@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from plaza.app import route_groups
 from plaza.core.http.openapi.operations import operation_id, require_unique_operation_ids
 from plaza.core.http.routes import Route
+from plaza.http_application import route_groups
 from tests.test_route_summaries import FIRST_WORDS
 
 ROUTES = [route for group in route_groups() for route in group.routes if route.in_openapi]

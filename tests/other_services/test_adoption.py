@@ -11,7 +11,7 @@ import pytest
 from plaza.adoption import adopt
 from plaza.app import catalogues, running
 from plaza.keyspace.audit import AuditReport, checkpoints, scanner
-from plaza.keyspace.audit.keys import AUDIT_CHECKPOINT
+from plaza.keyspace.audit_keys import AUDIT_CHECKPOINT
 from plaza.keyspace.document_guard import document_guard
 from tests.event_reader import read_events
 from tests.keyspace.sample_keys import families, parts_of

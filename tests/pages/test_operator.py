@@ -15,8 +15,8 @@ from plaza.core.health_history import HealthHistory
 from plaza.core.keys import EVENTS_BEHIND, LEASE
 from plaza.core.valkey_memory import parse_info
 from plaza.demo.keys import DEMO
-from plaza.keyspace.audit.keys import AUDIT_RUNNING
 from plaza.keyspace.audit.report import AuditReport
+from plaza.keyspace.audit_keys import AUDIT_RUNNING
 from plaza.keyspace.browser import KeyBrowser, is_readable
 from plaza.live.heartbeats import LiveService
 from plaza.live.keys import EVENT_RECORDS

@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
-from plaza.commands.base import SEE_HELP, add_command, with_plaza, with_plaza_logged
+from plaza.commands.base import SEE_HELP, add_command, with_plaza_logged, with_valkey
 from plaza.core.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -53,12 +53,15 @@ def _create(given: argparse.Namespace) -> int:
         return secret
 
     detail = f"scopes={','.join(scopes)} expires={given.expires or 'never'}"
-    print(with_plaza_logged(create, "api-keys create", given.name, detail))
+    print(with_plaza_logged(create, "api-keys create", given.name, detail, domains=["accounts", "social"]))
     return 0
 
 
 def _list(given: argparse.Namespace) -> int:
-    for key in with_plaza(lambda plaza: _keys(plaza).list_all()):
+    from plaza.core.api_keys import ApiKeys
+    from plaza.core.clock import Clock
+
+    for key in with_valkey(lambda valkey: ApiKeys(valkey, Clock()).list_all()):
         expires = "never expires" if key.expires_at is None else f"expires {_date(key.expires_at)}"
         used = "never used" if key.last_used_at is None else f"last used {_hour(key.last_used_at)}"
         print(f"{key.name}  {','.join(key.scopes)}  created {_date(key.created_at)}  {expires}  {used}")
@@ -66,7 +69,9 @@ def _list(given: argparse.Namespace) -> int:
 
 
 def _revoke(given: argparse.Namespace) -> int:
-    with_plaza_logged(lambda plaza: _keys(plaza).revoke(given.name), "api-keys revoke", given.name)
+    with_plaza_logged(
+        lambda plaza: _keys(plaza).revoke(given.name), "api-keys revoke", given.name, domains=["accounts"]
+    )
     print(f"The API key {given.name} is revoked.")
     return 0
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import getpass
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from plaza.core.errors import OperatorError
@@ -38,20 +38,24 @@ def add_command(commands: Commands, name: str, run: Run, summary: str, example: 
     return added
 
 
-def with_plaza(work: Callable[[Plaza], Awaitable[T]], *, protects_documented: bool = False) -> T:
+def with_plaza(
+    work: Callable[[Plaza], Awaitable[T]], *, domains: Sequence[str] = (), protects_documented: bool = False
+) -> T:
     """Run some work with an open Plaza, beside a running server or alone.
 
-    With `protects_documented` it may be the first start of Plaza, on a Valkey that another service filled.
+    With `domains` only these are imported and built: for work that uses their services, and nothing that other domains
+    offer them (`Provided`). With `protects_documented` it may be the first start of Plaza, on a Valkey that another
+    service filled.
     """
     import asyncio
 
-    from plaza.app import running
+    from plaza.app import configured_domains, running
     from plaza.valkey_discovery import find_valkey
 
     async def run() -> T:
         async with (
             find_valkey(Settings.from_env() if protects_documented else settings_of_existing()) as settings,
-            running(settings, protects_documented=protects_documented) as plaza,
+            running(settings, configured_domains(settings, domains), protects_documented=protects_documented) as plaza,
         ):
             return await work(plaza)
 
@@ -64,9 +68,13 @@ def with_plaza_logged(
     subject: str = "",
     detail: str = "",
     *,
+    domains: Sequence[str] = (),
     protects_documented: bool = False,
 ) -> T:
-    """As `with_plaza`, for a command that changes something: the security log has it before it runs, and its result."""
+    """As `with_plaza`, for a command that changes something: the security log has it before it runs, and its result.
+
+    `domains` must include `accounts`, which has the log.
+    """
     from plaza.accounts.security_log import SqlSecurityLog
     from plaza.core.security_log import DONE, LogEntry
 
@@ -80,7 +88,7 @@ def with_plaza_logged(
             entry.result = DONE
             return result
 
-    return with_plaza(run, protects_documented=protects_documented)
+    return with_plaza(run, domains=domains, protects_documented=protects_documented)
 
 
 def settings_of_existing() -> Settings:

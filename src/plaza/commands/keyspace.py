@@ -62,41 +62,33 @@ def _keys(given: argparse.Namespace) -> int:
 
     from rich.console import Console
 
-    from plaza.app import catalogues, configured_domains
     from plaza.keyspace import catalogue_docs
+    from plaza.own_domains import configured_catalogues
 
     if given.memory:
         return _memory(given)
     if given.acl:
         return _acl()
+    catalogues = configured_catalogues(Settings.from_env())
     if given.markdown:
-        print(catalogue_docs.markdown(catalogues(configured_domains(Settings.from_env()))), end="")
+        print(catalogue_docs.markdown(catalogues), end="")
     elif given.json:
-        print(
-            json.dumps(
-                catalogue_docs.records(catalogues(configured_domains(Settings.from_env()))),
-                indent=2,
-                ensure_ascii=False,
-            )
-        )
+        print(json.dumps(catalogue_docs.records(catalogues), indent=2, ensure_ascii=False))
     else:
-        catalogue_docs.show(catalogues(configured_domains(Settings.from_env())), Console())
+        catalogue_docs.show(catalogues, Console())
     return 0
 
 
 def _acl() -> int:
-    from plaza.app import catalogues, configured_domains
     from plaza.core.keyspace import Layout
     from plaza.core.valkey.address import parse_url
     from plaza.keyspace.acl import acl_lines
+    from plaza.own_domains import configured_catalogues
 
-    url = Settings.from_env().valkey_url
-    clustered = bool(url) and parse_url(url)[1]
-    print(
-        "\n".join(
-            acl_lines(catalogues(configured_domains(Settings.from_env())), Layout.BRACES if clustered else Layout.PLAIN)
-        )
-    )
+    settings = Settings.from_env()
+    clustered = bool(settings.valkey_url) and parse_url(settings.valkey_url)[1]
+    layout = Layout.BRACES if clustered else Layout.PLAIN
+    print("\n".join(acl_lines(configured_catalogues(settings), layout)))
     return 0
 
 
@@ -106,9 +98,9 @@ def _memory(given: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import Progress
 
-    from plaza.app import catalogues, configured_domains
     from plaza.keyspace import memory_chart
     from plaza.keyspace.memory import MemoryScan
+    from plaza.own_domains import configured_catalogues
 
     if given.sample is not None and given.sample < 1:
         raise Invalid("must be at least 1", field="--sample")
@@ -116,7 +108,7 @@ def _memory(given: argparse.Namespace) -> int:
         task = bar.add_task("keys", total=None)
 
         def measure(valkey: Valkey) -> Awaitable[Memory]:
-            scan = MemoryScan(valkey, catalogues(configured_domains(Settings.from_env())), sample=given.sample)
+            scan = MemoryScan(valkey, configured_catalogues(Settings.from_env()), sample=given.sample)
             return scan.run(lambda done, total: bar.update(task, completed=done, total=total))
 
         found = with_valkey(measure)

@@ -22,11 +22,11 @@ def add_commands(commands: Commands) -> None:
 
 
 def _domain(given: argparse.Namespace) -> int:
-    from plaza.app import DOMAINS
     from plaza.new_domain import write_domain
+    from plaza.own_domains import OWN_DOMAINS
 
     folder = Path(given.name)
-    for path in write_domain(given.name, folder, {domain.name for domain in DOMAINS}):
+    for path in write_domain(given.name, folder, set(OWN_DOMAINS)):
         print(path)
     print(f"\nInstall it, then Plaza runs it:  pip install --editable ./{folder}\nTest it:  pytest {folder}")
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from plaza.commands.base import SEE_HELP, add_command, with_plaza_logged
 from plaza.core.errors import Invalid, NotFound, OperatorError
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from plaza.app import Plaza
     from plaza.commands.base import Commands
     from plaza.social.jsonl_import import BadLine
+
+# The domains of accounts, credentials and roles.
+_ACCOUNTS: Final = ("accounts", "social")
 
 
 def add_commands(commands: Commands) -> None:
@@ -91,7 +94,8 @@ def _token(given: argparse.Namespace) -> int:
         role: Role = given.role or await _role_of(plaza, given.username)
         return plaza.core.auth.issue(given.username, role)
 
-    print(with_plaza_logged(issue, "token", given.username, f"role={given.role}" if given.role else ""))
+    detail = f"role={given.role}" if given.role else ""
+    print(with_plaza_logged(issue, "token", given.username, detail, domains=_ACCOUNTS))
     return 0
 
 
@@ -110,7 +114,11 @@ def _users_role(given: argparse.Namespace) -> int:
 
     detail = f"role={given.role}"
     user = with_plaza_logged(
-        lambda plaza: plaza.get(Users).set_role(API, given.name, given.role), "users role", given.name, detail
+        lambda plaza: plaza.get(Users).set_role(API, given.name, given.role),
+        "users role",
+        given.name,
+        detail,
+        domains=_ACCOUNTS,
     )
     print(f"{user.username} is now {user.role}. Access tokens issued before are void.")
     return 0

@@ -5,20 +5,20 @@ from __future__ import annotations
 from plaza.core.domain import Core, Domain, Parts
 from plaza.core.events import Events
 from plaza.core.functions import Library
-from plaza.core.keyspace import Catalogue
 from plaza.core.paging import Snapshots
 from plaza.core.search_source import AuthorSource, TagSource
 from plaza.search.index import SearchIndex
 from plaza.search.indexer import Indexer
 from plaza.search.invariants import SearchInspector
 from plaza.search.jobs import consumers
+from plaza.search.keys import CATALOGUE
 from plaza.search.personal_data import SearchPersonalData
 from plaza.search.rebuild import IndexRebuild
 from plaza.search.routes import route
 from plaza.search.service import Search
 
 # It has no keys and no Lua: the index is in SQL.
-LIBRARY = Library("search", Catalogue("search", {}, {}), "")
+LIBRARY = Library("search", CATALOGUE, "")
 
 
 def build(core: Core) -> Parts:

@@ -15,7 +15,7 @@ from plaza.core.settings import Settings
 from plaza.core.valkey.address import parse_url
 from plaza.core.valkey.rdb_stream import open_rdb
 from plaza.keyspace.audit import AuditReport, Audits, FailoverWatch
-from plaza.keyspace.audit.keys import AUDIT_LAST, AUDIT_PRIMARIES
+from plaza.keyspace.audit_keys import AUDIT_LAST, AUDIT_PRIMARIES
 from plaza.social.keys import POST, POST_LIKES, USER
 from tests.databases import with_tables
 from tests.failovers import lossy_failover

@@ -12,9 +12,9 @@ from plaza.core.errors import Invalid
 from plaza.core.functions import Library
 from plaza.core.leases import LeaseHeld, Leases
 from plaza.keyspace.audit.auditor import ADOPT, AUDIT, DRY_RUN, FAILOVER, REPAIR, Auditor, OnProgress
-from plaza.keyspace.audit.keys import AUDIT_LAST, AUDIT_RUNNING, CATALOGUE
 from plaza.keyspace.audit.report import AuditReport
 from plaza.keyspace.audit.scope import LostShards
+from plaza.keyspace.audit_keys import AUDIT_LAST, AUDIT_RUNNING, CATALOGUE
 
 LIBRARY = Library.read("audit", CATALOGUE, "plaza.keyspace.audit", "audit")
 

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from plaza.core.valkey import Valkey
-from plaza.keyspace.audit.keys import AUDIT_CHECKPOINT
 from plaza.keyspace.audit.report import AuditReport, FindingGroup
+from plaza.keyspace.audit_keys import AUDIT_CHECKPOINT
 
 # How often a checkpoint is stored. A run that continues repeats the work of this time.
 STORE_SECONDS: Final = 0.5

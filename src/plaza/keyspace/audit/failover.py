@@ -26,9 +26,9 @@ from plaza.core.valkey.slots import SLOTS
 from plaza.core.valkey_memory import parse_info
 from plaza.keyspace.audit.audit_runs import Audits
 from plaza.keyspace.audit.auditor import FAILOVER
-from plaza.keyspace.audit.keys import AUDIT_PRIMARIES
 from plaza.keyspace.audit.report import AuditReport
 from plaza.keyspace.audit.scope import LostShards
+from plaza.keyspace.audit_keys import AUDIT_PRIMARIES
 
 CHECK_SECONDS: Final = 5
 
