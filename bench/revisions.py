@@ -29,6 +29,8 @@ from bench.load import load, request
 
 HERE = Path(__file__).parent.parent
 USERS, POSTS, ARTICLES, ITEMS = 40, 400, 100, 20
+# Of another system. They fill the feeds: an offset of 1,000 is within them.
+SYNCED_MODELS, SYNCED_POSTS = 300, 2_000
 REQUESTS, ROUNDS, CONNECTIONS = 1_920, 9, 32
 
 
@@ -40,6 +42,15 @@ class RevisionServer:
     process: psutil.Process
     tokens: Sequence[str]
     posts: Sequence[str]
+    valkey_socket: Path
+
+    def forget_home_feeds(self) -> None:
+        """Delete the home feeds, so that the next reads build them."""
+        states = [f"tmp:home:user{n}:state" for n in range(len(self.tokens))]
+        with socket.socket(socket.AF_UNIX) as valkey:
+            valkey.connect(str(self.valkey_socket))
+            valkey.sendall(" ".join(["DEL", *states]).encode() + b"\r\n")
+            valkey.recv(64)
 
     def cpu_seconds(self) -> tuple[float, float]:
         """The CPU time of the service and of its Valkey so far."""
@@ -79,7 +90,7 @@ def serving_revision(folder: Path, data: Path, **more: str) -> Iterator[Revision
             _wait_until_ready(port)
             tokens = _register(port)
             posts = _fill(port, tokens)
-            yield RevisionServer(port, psutil.Process(child.pid), tokens, posts)
+            yield RevisionServer(port, psutil.Process(child.pid), tokens, posts, data / "valkey.sock")
         finally:
             child.send_signal(signal.SIGTERM)
 
@@ -113,6 +124,7 @@ def _register(port: int) -> list[str]:
 def _fill(port: int, tokens: Sequence[str]) -> list[str]:
     """Give both servers the same community, and return the ids of its posts."""
     as_user = [{"Authorization": f"Bearer {token}"} for token in tokens]
+    _sync_older_posts(port)
     posts = []
     for number in range(POSTS):
         body = {"content": f"Post {number} about #topic{number % 7} and the weather"}
@@ -127,6 +139,28 @@ def _fill(port: int, tokens: Sequence[str]) -> list[str]:
         item = {"name": f"Item {number}", "description": "An item", "price": "9.50", "qty": 1000}
         _send(port, "POST", "/shop/items", item, **{"X-API-Key": "k" * 40})
     return posts
+
+
+def _sync_older_posts(port: int) -> None:
+    """Send models and posts of the last days, some of them with likes."""
+    key, now_ms, hour_ms = {"X-API-Key": "k" * 40}, int(time.time() * 1000), 3_600_000
+    models = [{"username": f"model{n}", "role": "model"} for n in range(SYNCED_MODELS)]
+    posts: list[dict[str, object]] = [
+        {
+            "id": f"{n:08x}-0000-4000-8000-000000000000",
+            "username": f"model{n % SYNCED_MODELS}",
+            "content": f"Synced post {n} about #topic{n % 7} and what else happened on a long day in the city",
+            "created_at": now_ms - (n + 1) * hour_ms // 10,
+        }
+        for n in range(SYNCED_POSTS)
+    ]
+    likes = [{"username": f"user{n % USERS}", "post_id": posts[n]["id"]} for n in range(SYNCED_POSTS // 2)]
+    for kind, records in (("users", models), ("posts", posts), ("likes", likes)):
+        for first in range(0, len(records), 1_000):
+            _send(port, "POST", f"/sync/{kind}", records[first : first + 1_000], **key)
+
+
+COLD = "following, cold"
 
 
 def _paths(checkout: RevisionServer) -> dict[str, tuple[bytes, list[bytes]]]:
@@ -155,8 +189,14 @@ def _paths(checkout: RevisionServer) -> dict[str, tuple[bytes, list[bytes]]]:
         "like and unlike": (ok, toggle(f"/posts/{checkout.posts[5]}/like")),
         "read a post": (ok, [request("GET", f"/posts/{post}", b"") for post in checkout.posts[:50]]),
         "explore": (ok, [request("GET", "/feed/explore", b"")]),
+        "explore, one item": (ok, [request("GET", "/feed/explore?limit=1", b"")]),
+        "explore, signed in": (ok, each_user("GET", "/feed/explore")),
+        "explore by offset": (ok, [request("GET", f"/feed/explore?offset={n}", b"") for n in range(0, 1_001, 20)]),
         "following": (ok, each_user("GET", "/feed/following")),
+        COLD: (ok, each_user("GET", "/feed/following")),
+        "hashtag": (ok, each_user("GET", "/feed/hashtag/topic3")),
         "ranked hashtag": (ok, each_user("GET", "/feed/hashtag/topic3/ranked")),
+        "top models": (ok, each_user("GET", "/search/models/top")),
         "profile": (ok, [request("GET", "/users/user{0}", b"").replace(b"{0}", b"%d" % n) for n in range(USERS)]),
         "proxy HGETALL": (ok, [request("POST", "/", b'["HGETALL", "user:me"]', who) for who in authorization]),
         "articles": (ok, [request("GET", "/articles?order=score", b"")]),
@@ -168,12 +208,16 @@ def _paths(checkout: RevisionServer) -> dict[str, tuple[bytes, list[bytes]]]:
     }
 
 
-def _cost(checkout: RevisionServer, expect: bytes, requests: list[bytes]) -> tuple[float, float]:
+def _cost(checkout: RevisionServer, name: str, expect: bytes, requests: list[bytes]) -> tuple[float, float]:
     """The µs per request of the service and of Valkey."""
+    count = REQUESTS
+    if name == COLD:
+        checkout.forget_home_feeds()
+        count = CONNECTIONS  # one for each user
     before = checkout.cpu_seconds()
-    uvloop.run(load(checkout.port, requests, expect, REQUESTS, CONNECTIONS))
+    uvloop.run(load(checkout.port, requests, expect, count, CONNECTIONS))
     after = checkout.cpu_seconds()
-    return (after[0] - before[0]) / REQUESTS * 1e6, (after[1] - before[1]) / REQUESTS * 1e6
+    return (after[0] - before[0]) / count * 1e6, (after[1] - before[1]) / count * 1e6
 
 
 def compare(mine: RevisionServer, other: RevisionServer, wanted: Sequence[str]) -> None:
@@ -183,7 +227,10 @@ def compare(mine: RevisionServer, other: RevisionServer, wanted: Sequence[str]) 
     for name, (expect, requests) in _paths(mine).items():
         if wanted and name not in wanted:
             continue
-        costs = [(_cost(mine, expect, requests), _cost(other, expect, others[name][1])) for _ in range(ROUNDS + 1)][1:]
+        costs = [
+            (_cost(mine, name, expect, requests), _cost(other, name, expect, others[name][1]))
+            for _ in range(ROUNDS + 1)
+        ][1:]
         ratio = statistics.median(sum(own) / sum(theirs) for own, theirs in costs)
         (own, own_valkey), (theirs, their_valkey) = (
             [statistics.median(part) for part in zip(*column, strict=True)] for column in zip(*costs, strict=True)

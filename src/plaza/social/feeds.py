@@ -42,7 +42,8 @@ from plaza.social.keys import (
     USER_POSTS,
 )
 from plaza.social.model import POST_FIELDS, RANKED_MS, FeedItem, Post, TopModel, TopPosts, User, post_from_values
-from plaza.social.post_reader import PostReader, ReadView
+from plaza.social.post_reader import PostReader
+from plaza.social.read_view import ReadView
 from plaza.social.users import Users
 
 MAX_SEARCHED_TAGS = 10

@@ -33,7 +33,8 @@ from plaza.social.keys import (
     USER_POSTS,
 )
 from plaza.social.model import FeedItem
-from plaza.social.post_reader import Command, PostReader, ReadView
+from plaza.social.post_reader import PostReader
+from plaza.social.read_view import Command, ReadView
 
 # A feed is built with at least this many posts.
 DEPTH = 800

@@ -18,6 +18,7 @@ from plaza.social.model import (
     MAX_COMPLETED,
     RANKED_MS,
 )
+from plaza.social.post_reader import MAX_CACHED_MEMBERS
 
 _NOUNS = ("users", "hashtags", "post_projections", "posts", "comments", "bulk_import", "feeds", "renaming", "repair")
 
@@ -34,6 +35,7 @@ _CONSTANTS: dict[str, Constant] = {
     "MAX_TAGS": MAX_TAGS,
     "MAX_TAG_CHARACTERS": MAX_TAG_CHARACTERS,
     "MERGE_OVERLAP_MS": MERGE_OVERLAP_MS,
+    "MAX_CACHED_MEMBERS": MAX_CACHED_MEMBERS,
     "MAX_MERGED": MAX_MERGED,
     "MAX_FOLLOWED_READ": MAX_FOLLOWED_READ,
     "HOME_SECONDS": HOME_SECONDS,

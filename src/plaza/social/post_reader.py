@@ -1,57 +1,40 @@
 """Reads posts for a viewer: with the viewer's flags, without posts that are hidden from the viewer.
 
 Most pages show posts that other pages have just loaded, so on one server posts and profiles are cached in the process,
-and Valkey's client tracking invalidates them. An invalidation arrives on the same connection as the ids of a list, and
-before them: a list read after a change shows the change. What is not cached is read by one query that follows posts to
-their authors, in the same round trip as the viewer's flags.
+and Valkey's client tracking invalidates them. So are short lists: the likes of a post, a viewer's blocks, mutes,
+follows and bookmarks. An invalidation arrives on the same connection as the ids of a list, and before them: a list read
+after a change shows the change. What is not cached is read by one query, which follows posts to their authors.
 
 On a cluster a post's author is on another node. So nothing is cached, and a page takes a second batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from plaza.core.auth import Actor
 from plaza.core.functions import Functions
 from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Position, list_checksum
 from plaza.core.sequences import chunks, pairs
 from plaza.core.tracking_cache import TrackingCache
-from plaza.core.valkey import Arg
-from plaza.social.keys import (
-    POST,
-    POST_LIKES,
-    USER,
-    USER_BOOKMARKED,
-    USER_FOLLOWING,
-    USER_MUTED,
-)
+from plaza.social.keys import POST, POST_LIKES, USER, USER_FOLLOWING, USER_MUTED
 from plaza.social.model import POST_FIELDS, PUBLIC_FIELDS, FeedItem, Post, User, post_from_values, public_user
+from plaza.social.read_view import Command, Members, Question, ReadView, ViewerMarks, hidden_authors
 from plaza.social.users import hiding_keys
-
-Command = tuple[Arg, ...]
 
 # The longest post is 10 kB; most are a hundredth of that.
 MAX_CACHED_POSTS: Final = 4_096
 MAX_CACHED_PROFILES: Final = 8_192
+# The likes of each cached post, and five lists of each of a thousand viewers.
+MAX_CACHED_LISTS: Final = MAX_CACHED_POSTS + 5_000
+# A longer list is not cached: Valkey says what is in it. A name takes 60 bytes, and most lists have a few.
+MAX_CACHED_MEMBERS: Final = 100
 
 # Reading this many uncached posts takes Valkey about 1.5 ms.
 MAX_POSTS_PER_READ: Final = 100
-
-
-@dataclass(slots=True)
-class ReadView:
-    """The viewer, and what kind of list is read."""
-
-    viewer: Actor | None
-    users: bool = True  # include the authors' public profiles
-    feed: bool = True  # leave out muted users
-    followed: bool = False  # only users that the viewer follows
-    created_after: int = 0  # leave out posts that were created before this time, Unix milliseconds
 
 
 class RankedRows(NamedTuple):
@@ -71,6 +54,7 @@ class PostReader:
         self.valkey = functions.valkey
         self.posts: TrackingCache[Post] = TrackingCache(functions.valkey, MAX_CACHED_POSTS)
         self.profiles: TrackingCache[User] = TrackingCache(functions.valkey, MAX_CACHED_PROFILES)
+        self.lists: TrackingCache[Members] = TrackingCache(functions.valkey, MAX_CACHED_LISTS)
 
     async def items(self, view: ReadView, ids: Sequence[str], *, listed: bool = True) -> list[FeedItem | None]:
         """Return posts for a viewer, None for one that is deleted, banned or hidden.
@@ -86,28 +70,31 @@ class PostReader:
     async def _read_posts(self, view: ReadView, ids: Sequence[str], listed: bool) -> list[FeedItem | None]:
         if self.valkey.clustered:
             return await self._from_cluster(view, ids)
-        loaded = self._cached(view, ids) if listed else LoadedPosts({}, {})
+        loaded = self._cached(view, ids) if listed else LoadedPosts()
         names = loaded.authors()
         missing = [id for id in ids if id not in loaded.posts]
         missing_authors = [name for name in names if name not in loaded.profiles] if view.users else []
-        commands = [
-            *self._flag_queries(view, ids),
-            *_relation_commands(view, names),
-            *self._hidden_query(view, missing),
-        ]
-        if missing or missing_authors:
-            replies = await self._load_missing(view, loaded, missing, missing_authors, commands)
+        missing_lists = [key for key in view.lists() if key not in loaded.lists]
+        # A list that is cached, and is short, answers for itself.
+        questions = [each for each in view.questions(names, ids) if not is_short(loaded.lists.get(each.key))]
+        commands = [question.command() for question in questions]
+        unsure = [id for id in ids if id not in loaded.likes] if view.viewer else []
+        if view.viewer is not None and unsure:
+            commands.append(self.functions.query_command("social_liked", [], view.viewer.name, *unsure))
+        are_relations_known = all(is_short(loaded.lists.get(key)) for key in view.relations())
+        if view.viewer is not None and missing and not are_relations_known:
+            commands.append(self._hidden_query(view, missing))
+        if missing or missing_authors or missing_lists:
+            replies = await self._load_missing(view, loaded, missing, missing_authors, missing_lists, commands)
         else:
             replies = await self.valkey.batch(commands) if commands else []
-        hidden_flags = replies.pop() if view.viewer and missing else []
-        hidden = {id for id, is_hidden in zip(missing, hidden_flags, strict=False) if is_hidden}
-        return _items(view, ids, loaded, replies, hidden | _hidden(view, names, replies[2:]))
+        return _items(view, ids, loaded, _marks(view, loaded, questions, unsure, missing, replies))
 
     async def visible(self, view: ReadView, ids: Sequence[str]) -> list[bool]:
         """Return which posts the viewer may see. Two round trips; much cheaper than `items`."""
         rows = await self.valkey.batch([("HMGET", POST(id), "user_id", "banned", "created_at") for id in ids])
         names = list(dict.fromkeys(author for author, _, _ in rows if author is not None))
-        hidden = _hidden(view, names, await self.valkey.batch(_relation_commands(view, names)))
+        hidden = await self._hidden_authors(view, names)
         return [
             author is not None and banned is None and author not in hidden and parse_int(created) >= view.created_after
             for author, banned, created in rows
@@ -137,10 +124,20 @@ class PostReader:
         return None if reply is None else RankedRows(reply[0], [(id, float(score)) for id, score in pairs(reply[1])])
 
     def _cached(self, view: ReadView, ids: Sequence[str]) -> LoadedPosts:
-        posts = {id: post for id in ids if (post := self.posts.get(POST(id)))}
-        loaded = LoadedPosts(posts, {})
+        loaded = LoadedPosts()
+        for id in ids:
+            post = self.posts.get(POST(id))
+            likes = self.lists.get(POST_LIKES(id)) if post is not None and view.viewer is not None else False
+            if post is not None and likes is not None:
+                loaded.posts[id] = post
+                if likes is not False:
+                    loaded.likes[id] = likes
         if view.users:
             loaded.profiles = {name: profile for name in loaded.authors() if (profile := self.profiles.get(USER(name)))}
+        for key in view.lists():
+            members = self.lists.get(key)
+            if members is not None:
+                loaded.lists[key] = members
         return loaded
 
     async def _load_missing(
@@ -149,77 +146,88 @@ class PostReader:
         loaded: LoadedPosts,
         missing: Sequence[str],
         missing_authors: Sequence[str],
+        missing_lists: Sequence[str],
         commands: Sequence[Command],
     ) -> list[Any]:
         """Read what is not cached, add it to `loaded` and the cache; return the replies to the other commands."""
 
         def store(answer: list[list[Any]]) -> None:
-            more = LoadedPosts.from_values(missing, *answer)
+            more = LoadedPosts.from_values(missing, missing_lists, *answer)
             for id, post in more.posts.items():
                 self.posts.put(POST(id), post)
+                self.lists.put(POST_LIKES(id), more.likes.get(id, False))
             for name, profile in more.profiles.items():
                 self.profiles.put(USER(name), profile)
+            for key, members in more.lists.items():
+                self.lists.put(key, members)
 
-        keys = [*map(POST, missing), *map(USER, missing_authors)]
-        args = (len(missing), ",".join(PUBLIC_FIELDS) if view.users else "", *POST_FIELDS)
-        answer, *replies = await self.functions.query_with_batch(
-            "social_posts_and_profiles", keys, args, commands, store=store
-        )
-        more = LoadedPosts.from_values(missing, *answer)
+        sorted_sets = [key for key in missing_lists if key != view.following()]
+        keys = [*map(POST, missing), *map(USER, missing_authors), *missing_lists]
+        fields = ",".join(PUBLIC_FIELDS) if view.users else ""
+        args = (len(missing), len(missing_authors), len(sorted_sets), fields, *POST_FIELDS)
+        answer, *replies = await self.functions.query_with_batch("social_page_data", keys, args, commands, store=store)
+        more = LoadedPosts.from_values(missing, missing_lists, *answer)
         loaded.posts |= more.posts
         loaded.profiles |= more.profiles
+        loaded.likes |= more.likes
+        loaded.lists |= more.lists
         return replies
 
-    def _hidden_query(self, view: ReadView, posts: Sequence[str]) -> list[Command]:
+    def _hidden_query(self, view: ReadView, posts: Sequence[str]) -> Command:
         """Return the query for the posts that are hidden because of their authors, who are not known here."""
-        if view.viewer is None or not posts:
-            return []
         keys, flags = [*_viewer_keys(view), *map(POST, posts)], (int(view.feed), int(view.followed))
-        return [self.functions.query_command("social_posts_hidden", keys, *flags)]
+        return self.functions.query_command("social_posts_hidden", keys, *flags)
 
-    def _flag_queries(self, view: ReadView, ids: Sequence[str]) -> list[Command]:
-        """Return the reads of the viewer's likes and bookmarks: documented keys, because other services write them."""
-        if view.viewer is None:
-            return []
-        me = view.viewer.name
-        liked = self.functions.query_command("social_liked", [], me, *ids)
-        return [liked, ("ZMSCORE", USER_BOOKMARKED(me), *ids)]
+    async def _hidden_authors(self, view: ReadView, names: Sequence[str]) -> set[str]:
+        questions = view.questions(names)
+        replies = await self.valkey.batch([question.command() for question in questions])
+        members = {each.key: each.answer(reply) for each, reply in zip(questions, replies, strict=True)}
+        return hidden_authors(view, names, members)
 
     async def _from_cluster(self, view: ReadView, ids: Sequence[str]) -> list[FeedItem | None]:
         commands: list[Command] = [("HMGET", POST(id), *POST_FIELDS) for id in ids]
-        flags: list[Command] = []
+        about_posts = view.questions((), ids)
         if view.viewer is not None:
-            me = view.viewer.name
-            flags = [*(("SISMEMBER", POST_LIKES(id), me) for id in ids), ("ZMSCORE", USER_BOOKMARKED(me), *ids)]
-        replies = await self.valkey.batch([*commands, *flags])
-        loaded = LoadedPosts.from_values(ids, replies[: len(ids)], [])
+            commands += [("SISMEMBER", POST_LIKES(id), view.viewer.name) for id in ids]
+        replies = await self.valkey.batch([*commands, *(question.command() for question in about_posts)])
+        loaded = LoadedPosts.from_values(ids, [], replies[: len(ids)])
         names = loaded.authors()
         profiles: list[Command] = [("HMGET", USER(name), *PUBLIC_FIELDS) for name in names] if view.users else []
-        author_replies = await self.valkey.batch([*profiles, *_relation_commands(view, names)])
+        about_authors = view.questions(names)
+        author_replies = await self.valkey.batch([*profiles, *(question.command() for question in about_authors)])
         loaded.profiles = {
             name: profile
             for name, values in zip(names, author_replies[: len(profiles)], strict=False)
             if (profile := public_user(values, name))
         }
-        return _items(
-            view,
-            ids,
-            loaded,
-            [replies[len(ids) : -1], replies[-1]],
-            _hidden(view, names, author_replies[len(profiles) :]),
-        )
+        questions = [*about_authors, *about_posts]
+        answers = [*author_replies[len(profiles) :], *replies[len(commands) :], replies[len(ids) : len(commands)]]
+        return _items(view, ids, loaded, _marks(view, loaded, questions, ids, (), answers))
+
+
+def is_short(members: Members | None) -> bool:
+    """Whether all members of a list are known."""
+    return members is not None and members is not False
 
 
 @dataclass(slots=True)
 class LoadedPosts:
-    """Posts by id, without a viewer's flags, and public profiles by username."""
+    """Posts by id, without a viewer's flags, public profiles by username, and short lists."""
 
-    posts: dict[str, Post]
-    profiles: dict[str, User]
+    posts: dict[str, Post] = field(default_factory=dict)
+    profiles: dict[str, User] = field(default_factory=dict)
+    likes: dict[str, frozenset[str]] = field(default_factory=dict)  # by post; none for a post with many
+    lists: dict[str, Members] = field(default_factory=dict)  # of the viewer, by key
 
     @classmethod
     def from_values(
-        cls, ids: Sequence[str], posts: Sequence[Sequence[str | None]], profiles: Sequence[Sequence[str | None]]
+        cls,
+        ids: Sequence[str],
+        lists: Sequence[str],
+        posts: Sequence[Sequence[str | None]],
+        profiles: Sequence[Sequence[str | None]] = (),
+        likes: Sequence[list[str] | int] = (),
+        members: Sequence[list[str] | int] = (),
     ) -> LoadedPosts:
         """Build it from the values of `POST_FIELDS` and `PUBLIC_FIELDS`, of which the first is the username."""
         return cls(
@@ -229,6 +237,11 @@ class LoadedPosts:
                 if (post := post_from_values(values, id, liked=False, bookmarked=False))
             },
             {values[0]: profile for values in profiles if values[0] and (profile := public_user(values, values[0]))},
+            {id: frozenset(found) for id, found in zip(ids, likes, strict=False) if not isinstance(found, int)},
+            {
+                key: False if isinstance(found, int) else frozenset(found)
+                for key, found in zip(lists, members, strict=False)
+            },
         )
 
     def authors(self) -> list[str]:
@@ -237,10 +250,7 @@ class LoadedPosts:
 
 def _hiding_commands(view: ReadView) -> list[Command]:
     """Return the commands that read whether any user is hidden from the viewer."""
-    if view.viewer is None:
-        return []
-    muted = [USER_MUTED(view.viewer.name)] if view.feed else []
-    return [("EXISTS", key) for key in (*hiding_keys(view.viewer), *muted)]
+    return [("EXISTS", key) for key in view.hiding_lists()]
 
 
 def _viewer_keys(view: ReadView) -> list[str]:
@@ -249,45 +259,46 @@ def _viewer_keys(view: ReadView) -> list[str]:
     return [*hiding_keys(view.viewer), *(key(view.viewer.name) for key in (USER_MUTED, USER_FOLLOWING))]
 
 
-def _relation_commands(view: ReadView, names: Sequence[str]) -> list[Command]:
-    """Return the commands that read which users are hidden from the viewer."""
-    if view.viewer is None or not names:
-        return []
+def _marks(
+    view: ReadView,
+    loaded: LoadedPosts,
+    questions: Sequence[Question],
+    unsure: Sequence[str],
+    missing: Sequence[str],
+    replies: Sequence[Any],
+) -> ViewerMarks:
+    """Return a viewer's marks from what is loaded and from replies: to questions, likes, hidden missing posts."""
+    if view.viewer is None:
+        return ViewerMarks()
+    members: dict[str, Collection[str]] = {key: known for key, known in loaded.lists.items() if known is not False}
+    rest = list(replies)
+    for question in questions:
+        answer = question.answer(rest.pop(0))
+        if question.key == view.following():  # the authors of missing posts are not asked about
+            answer.update(set(loaded.authors()).difference(question.items))
+        members.setdefault(question.key, answer)
     me = view.viewer.name
-    commands: list[Command] = [("ZMSCORE", key, *names) for key in hiding_keys(view.viewer)]
-    if view.feed:
-        commands.append(("ZMSCORE", USER_MUTED(me), *names))
-    if view.followed:
-        commands.append(("SMISMEMBER", USER_FOLLOWING(me), *names))
-    return commands
+    liked = {id for id, names in loaded.likes.items() if me in names}
+    if unsure:
+        liked.update(id for id, is_liked in zip(unsure, rest.pop(0), strict=True) if is_liked)
+    hidden = hidden_authors(view, loaded.authors(), members)
+    if rest:
+        (hidden_flags,) = rest
+        hidden.update(id for id, is_hidden in zip(missing, hidden_flags, strict=True) if is_hidden)
+    return ViewerMarks(hidden, liked, members.get(view.bookmarked() or "", ()))
 
 
-def _hidden(view: ReadView, names: Sequence[str], replies: Sequence[list[Any]]) -> set[str]:
-    """Return the users hidden from the viewer, from the replies to `_relation_commands`."""
-    hidden: set[str] = set()
-    if replies and view.followed:
-        *replies, follows = replies
-        hidden.update(name for name, on in zip(names, follows, strict=True) if not on)
-    for scores in replies:
-        hidden.update(name for name, score in zip(names, scores, strict=True) if score is not None)
-    return hidden
-
-
-def _items(
-    view: ReadView, ids: Sequence[str], loaded: LoadedPosts, flags: Sequence[list[Any]], hidden: set[str]
-) -> list[FeedItem | None]:
-    """`hidden` has ids of posts, and usernames whose posts are all hidden."""
-    none = [None] * len(ids)
-    liked, marked = (flags[0], flags[1]) if view.viewer else (none, none)
+def _items(view: ReadView, ids: Sequence[str], loaded: LoadedPosts, marks: ViewerMarks) -> list[FeedItem | None]:
     items: list[FeedItem | None] = []
-    for id, like, mark in zip(ids, liked, marked, strict=True):
+    for id in ids:
         post = loaded.posts.get(id)
         is_shown = post is not None and not post.banned and post.created_at >= view.created_after
-        if post is None or not is_shown or post.user_id in hidden or id in hidden:
+        if post is None or not is_shown or post.user_id in marks.hidden or id in marks.hidden:
             items.append(None)
             continue
-        if like or mark is not None:
+        is_liked, is_bookmarked = id in marks.liked, id in marks.bookmarked
+        if is_liked or is_bookmarked:
             post = copy(post)  # the cached one is shared by all viewers
-            post.isLiked, post.isBookmarked = bool(like), mark is not None
+            post.isLiked, post.isBookmarked = is_liked, is_bookmarked
         items.append(FeedItem(post, loaded.profiles.get(post.user_id)))
     return items

@@ -28,7 +28,8 @@ from plaza.social.keys import (
 )
 from plaza.social.model import DeletionResult, NewPost, NoProfile, Post, PostEdit, post_from_hash
 from plaza.social.post_pictures import PostPictures
-from plaza.social.post_reader import PostReader, ReadView
+from plaza.social.post_reader import PostReader
+from plaza.social.read_view import ReadView
 from plaza.social.users import Users, read_copied_profile
 
 # On a cluster, block lists up to this length are read in the same round trip as the post's author.

@@ -30,7 +30,8 @@ from plaza.social.keys import (
     USERS_REGULAR,
 )
 from plaza.social.model import FeedItem, User, points
-from plaza.social.post_reader import PostReader, ReadView
+from plaza.social.post_reader import PostReader
+from plaza.social.read_view import ReadView
 from plaza.social.users import Users
 
 _REGISTRIES: Final = (USERS_REGULAR(), USERS_MODELS())

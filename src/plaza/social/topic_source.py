@@ -26,7 +26,7 @@ from plaza.social.events import (
 from plaza.social.feeds import Feeds
 from plaza.social.home_feed import HomeFeed
 from plaza.social.keys import EXPLORE_FEED, POST, USER_FOLLOWERS
-from plaza.social.post_reader import ReadView
+from plaza.social.read_view import ReadView
 
 # Posts that one message names at most, the newest.
 MAX_NEW_POSTS: Final = 100

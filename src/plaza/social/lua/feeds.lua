@@ -1,12 +1,20 @@
 -- Reading lists of posts, and home feeds.
 
--- posts_and_profiles: read posts, and the profiles of their authors and of other users. One server only.
--- KEYS posts, users   ARGV number of posts, profile fields separated by commas ('' for none), post fields, …
--- Reply {values of each post}, {values of each profile}
-query('posts_and_profiles', function(keys, args)
-  local count, wanted, posts, profiles, seen, author_at = tonumber(args[1]), split(args[2]), {}, {}, {}, nil
-  for i = 3, #args do
-    if args[i] == 'user_id' then author_at = i - 2 end
+-- Returns the members of a set or a sorted set, or their number if they are more than a process caches.
+local function few_members(set, count_command, read_command, ...)
+  local size = redis.call(count_command, set)
+  return size > MAX_CACHED_MEMBERS and size or redis.call(read_command, set, ...)
+end
+
+-- page_data: read posts, the users who like them, the profiles of their authors and of others, and lists. One server only.
+-- KEYS posts, users, sorted sets, sets
+-- ARGV number of posts, of users, of sorted sets, profile fields separated by commas ('' for none), post fields, …
+-- Reply {values of each post}, {values of each profile}, {likes of each post}, {each list}: members, or a number if many
+query('page_data', function(keys, args)
+  local posts_end, users_end = tonumber(args[1]), args[1] + args[2]
+  local wanted, posts, profiles, likes, lists, seen, author_at = split(args[4]), {}, {}, {}, {}, {}, nil
+  for i = 5, #args do
+    if args[i] == 'user_id' then author_at = i - 4 end
   end
   local function show(user)
     if #wanted == 0 or seen[user] then return end
@@ -15,13 +23,19 @@ query('posts_and_profiles', function(keys, args)
     if exists(user) then values[1] = string.sub(user, #key.user('') + 1) end -- also if the field is missing
     profiles[#profiles + 1] = values
   end
-  for i = count + 1, #keys do show(keys[i]) end
-  for i = 1, count do
-    local values = redis.call('HMGET', keys[i], unpack(args, 3))
+  for i = posts_end + 1, users_end do show(keys[i]) end
+  for i = 1, posts_end do
+    local values = redis.call('HMGET', keys[i], unpack(args, 5))
     posts[i] = values
+    likes[i] = few_members(key.post_likes(string.sub(keys[i], #key.post('') + 1)), 'SCARD', 'SMEMBERS')
     if values[author_at] then show(key.user(values[author_at])) end
   end
-  return {posts, profiles}
+  for i = users_end + 1, #keys do
+    local is_sorted = i <= users_end + args[3]
+    lists[#lists + 1] = is_sorted and few_members(keys[i], 'ZCARD', 'ZRANGE', 0, -1)
+      or few_members(keys[i], 'SCARD', 'SMEMBERS')
+  end
+  return {posts, profiles, likes, lists}
 end)
 
 -- Returns a function that returns whether an author is hidden from a viewer. It reads each author's relations once.
