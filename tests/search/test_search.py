@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from plaza.search import service
 from plaza.search.index import SearchIndex
 from tests.search.conftest import SearchCommunity
 
@@ -76,6 +77,44 @@ async def test_users_rank_by_follow_then_prefix_then_followers(garden_community:
     assert (await garden_community.find("an", type="users"))["users"] == ["anton", "ana", "andy"]
     await garden_community.request("POST", "/users/andy/follow", "ana")
     assert (await garden_community.find("an", "ana", type="users"))["users"][0] == "andy"
+
+
+async def test_a_name_and_followed_users_are_found_however_many_names_begin_alike(
+    community: SearchCommunity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "MAX_CANDIDATES", 3)
+    monkeypatch.setattr(service, "MAX_NAMES_READ", 3)
+    known = [f"ana{n}" for n in range(5)] + [f"b.{n}{n}" for n in range(5)]
+    await community.sync("users", *({"username": name} for name in ("ana", "Anabel", "ben", "b.0", *known)))
+    await community.sync("follows", *({"follower": "ben", "following": name} for name in known))
+    await community.sync("follows", {"follower": "ana0", "following": "Anabel"})
+    await community.sync("follows", *({"follower": "ana", "following": name} for name in known))
+    await community.index()
+    assert (await community.find("ana", type="users"))["users"][0] == "ana"
+    assert (await community.find("ana", "ana0", type="users"))["users"][:2] == ["Anabel", "ana"]
+    assert (await community.find("@b.0", type="users"))["users"][0] == "b.0"
+    assert (await community.find('"ana"', type="users"))["users"] == ["ana"]
+    suggested = await community.request("GET", "/search/suggest?q=ana", "ana0")
+    assert [user["id"] for user in suggested["users"]][:2] == ["ana", "Anabel"]
+
+
+async def test_hidden_authors_do_not_take_the_places_of_others(
+    community: SearchCommunity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "MAX_CANDIDATES", 4)
+    monkeypatch.setattr(service, "ENOUGH_EXACT", 2)
+    names = ("ana", "ben", "spam-1", "spam-2")
+    await community.sync("users", *({"username": name} for name in names), {"username": "root", "role": "admin"})
+    authors = ["ana", *["spam-1"] * 5, *["spam-2"] * 5]
+    posts = [{"id": post_id(i), "username": name, "content": "lakes"} for i, name in enumerate(authors)]
+    await community.sync("posts", *posts)
+    await community.index()
+    await community.request("PUT", "/users/spam-1/suspension", "root")
+    await community.request("POST", "/users/spam-2/block", "ben")
+    for query in ("lakes", "lak", "lakes -from:ben"):
+        assert await community.find(query, "ben") == {"posts": [post_id(0)]}
+        assert await community.find(query, "ben", type="posts") == {"posts": [post_id(0)]}
+        assert len((await community.find(query))["posts"]) == 4, "who blocks nobody"
 
 
 async def test_what_a_viewer_may_not_see_is_not_found(garden_community: SearchCommunity) -> None:

@@ -21,6 +21,10 @@ SCAN_BATCH: Final = 500
 MAX_TAG_POSTS: Final = 20
 
 
+# Followed users that are compared with a name.
+MAX_FOLLOWED: Final = 1_000
+
+
 @dataclass(frozen=True, slots=True)
 class SearchDocument:
     """What is indexed of one object."""
@@ -94,6 +98,9 @@ class AuthorSource(Protocol):
 
     async def hidden_authors(self, viewer: Actor | None, usernames: Collection[str]) -> set[str]:
         """Return which users are suspended, or hidden from the viewer by a block."""
+
+    async def followed_users(self, viewer: Actor) -> Sequence[str]:
+        """Return users that the viewer follows, at most `MAX_FOLLOWED`."""
 
 
 async def keys_in_sorted_set(valkey: Valkey, key: str, after: str) -> AsyncIterator[list[str]]:

@@ -67,15 +67,18 @@ _MATCHES: Final = {
 _COUNT_PARAMETER = bindparam("count", type_=BigInteger)
 
 
+_MATCH_COLUMNS = (
+    SEARCH_DOCUMENT.c.key,
+    SEARCH_DOCUMENT.c.author,
+    SEARCH_DOCUMENT.c.created_ms,
+    SEARCH_DOCUMENT.c.weight,
+    func.substr(SEARCH_DOCUMENT.c.terms, 1, MAX_TERMS_READ),
+)
+
+
 def _select_matches(ids: FromClause) -> Select[Any]:
     """Return a statement for the documents with the ids in `rowid`."""
-    return select(
-        SEARCH_DOCUMENT.c.key,
-        SEARCH_DOCUMENT.c.author,
-        SEARCH_DOCUMENT.c.created_ms,
-        SEARCH_DOCUMENT.c.weight,
-        func.substr(SEARCH_DOCUMENT.c.terms, 1, MAX_TERMS_READ),
-    ).join_from(ids, SEARCH_DOCUMENT, SEARCH_DOCUMENT.c.id == ids.c.rowid)
+    return select(*_MATCH_COLUMNS).join_from(ids, SEARCH_DOCUMENT, SEARCH_DOCUMENT.c.id == ids.c.rowid)
 
 
 # PostgreSQL must not use the order or the range of ids to find words: it would read all documents from the newest on.
@@ -145,9 +148,9 @@ def _heaviest_matches(dialect: str) -> Select[Any]:
     return matches.order_by(SEARCH_DOCUMENT.c.weight.desc()).limit(_COUNT_PARAMETER)
 
 
-_BY_KEYS = select(SEARCH_DOCUMENT).where(
-    SEARCH_DOCUMENT.c.kind == bindparam("kind"), SEARCH_DOCUMENT.c.key.in_(bindparam("keys", expanding=True))
-)
+_HAS_KEY = (SEARCH_DOCUMENT.c.kind == bindparam("kind"), SEARCH_DOCUMENT.c.key.in_(bindparam("keys", expanding=True)))
+_BY_KEYS = select(SEARCH_DOCUMENT).where(*_HAS_KEY)
+_MATCHES_BY_KEYS = select(*_MATCH_COLUMNS).where(*_HAS_KEY)
 _BY_AUTHOR = select(SEARCH_DOCUMENT.c.key).where(
     SEARCH_DOCUMENT.c.kind == bindparam("kind"), SEARCH_DOCUMENT.c.author == bindparam("author")
 )
@@ -212,6 +215,11 @@ class SearchIndex:
         if documents <= MAX_RARE and most_frequent_beginning(kind, query, self._frequencies) >= FREQUENT_BEGINNING:
             return self._newest_among_rare, {"rare": rarest}
         return self._newest, {}
+
+    async def matches(self, kind: str, keys: Sequence[str]) -> list[SearchMatch]:
+        """Return documents by their keys, as `find` does. One statement if there are any keys."""
+        rows = await self._sql.fetch_all(_MATCHES_BY_KEYS, kind=kind, keys=list(keys)) if keys else []
+        return [SearchMatch(*tuple(row)) for row in rows]
 
     async def keys_by_author(self, kind: str, author: str) -> list[str]:
         """Return the keys of an author's documents."""

@@ -7,6 +7,7 @@ as words.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -42,6 +43,7 @@ class Query:
     authors: tuple[str, ...] = ()
     excluded_tags: tuple[str, ...] = ()
     excluded_authors: tuple[str, ...] = ()
+    text: str = field(default="", compare=False)  # what was typed
 
     @property
     def is_empty(self) -> bool:
@@ -56,6 +58,16 @@ class Query:
         """Return the query in which short words must match as they are."""
         phrases = (replace(each, is_prefix=each.is_prefix and len(each.words[-1]) > 2) for each in self.phrases)
         return replace(self, phrases=tuple(phrases))
+
+    def without_authors(self, names: Iterable[str]) -> Query:
+        """Return the query for what others wrote. Usernames that differ in case only are taken for one."""
+        return replace(self, excluded_authors=(*self.excluded_authors, *filter(is_name, map(fold, sorted(names)))))
+
+    @property
+    def name(self) -> str:
+        """What was typed if it can be the beginning of a name: nothing but words, the last one not quoted."""
+        only_words = self == Query(self.phrases) and self.phrases and self.phrases[-1].is_prefix
+        return " ".join(self.text.removeprefix("@").split()) if only_words else ""
 
     @property
     def has_prefixes(self) -> bool:
@@ -87,6 +99,7 @@ def parse_query(text: str) -> Query:
         tuple(wanted.authors),
         tuple(excluded.tags),
         tuple(excluded.authors),
+        text,
     )
 
 

@@ -18,6 +18,7 @@ from plaza.core.errors import Invalid
 from plaza.core.paging import Page, PageResult, Snapshots
 from plaza.core.search_source import AuthorSource, SearchHit, SearchSource, TagSource
 from plaza.core.sequences import chunks
+from plaza.core.tokens import is_username
 from plaza.search.corrections import Correction, Corrections
 from plaza.search.index import SearchIndex, SearchMatch
 from plaza.search.model import KINDS, Kind, SearchQuery, SearchResults, SuggestedTag, Suggestions
@@ -33,6 +34,8 @@ MAX_CANDIDATES: Final = 200
 ENOUGH_EXACT: Final = 20
 BEST_OF_EACH: Final = 5
 MAX_SUGGESTIONS: Final = 8
+# How often more documents are looked for if most are of hidden authors.
+MAX_MORE: Final = 3
 # Names read for suggestions. Some belong to one user, and some are hidden from the viewer.
 MAX_NAMES_READ: Final = 4 * MAX_SUGGESTIONS
 
@@ -133,16 +136,50 @@ class Search:
         return [None if hit is not None and hit.author in hidden else hit for hit in hits]
 
     async def _ranked(self, viewer: Actor | None, kind: Kind, query: Query) -> list[RankedResult]:
-        candidates = await find_candidates(self._index, kind, query)
+        candidates = await self._candidates(viewer, kind, query)
         keys = [candidate.key for candidate in candidates]
         preferred = await self._sources[kind].preferred(viewer, keys) if viewer is not None and keys else set()
         return rank(kind, candidates, query, self._clock.now_ms(), preferred)
 
+    async def _candidates(self, viewer: Actor | None, kind: Kind, query: Query) -> list[SearchMatch]:
+        """Return the documents to rank, and look for more if most are of authors that are hidden from the viewer.
+
+        Otherwise a suspended or blocked user with many documents would take the places of everyone else's.
+        """
+        found = await find_candidates(self._index, kind, query)
+        if kind == "users" and query.name:
+            known = {match.key for match in found}
+            named = [name for name in await self._users_named(viewer, query.name, MAX_CANDIDATES) if name not in known]
+            found += await self._index.matches(kind, named)
+        for _ in range(MAX_MORE):
+            if self._authors is None or len(found) < ENOUGH_EXACT:
+                break
+            hidden = await self._authors.hidden_authors(viewer, {match.author for match in found if match.author})
+            visible = [match for match in found if match.author not in hidden]
+            if len(visible) >= ENOUGH_EXACT or not hidden:
+                return visible
+            query = query.without_authors(hidden)
+            known = {match.key for match in visible}
+            found = visible + [
+                match for match in await find_candidates(self._index, kind, query) if match.key not in known
+            ]
+        return found
+
+    async def _users_named(self, viewer: Actor | None, name: str, count: int) -> list[str]:
+        """Return the user with a name, those that the viewer follows, then the users with most followers.
+
+        The first two may have few followers, while thousands of names begin alike.
+        """
+        wanted = fold(name)
+        names = await self._index.names.by_prefix("users", name, count)
+        followed = await self._authors.followed_users(viewer) if self._authors and viewer else []
+        keys = [name, wanted, *(user for user in followed if fold(user).startswith(wanted))]
+        return list(dict.fromkeys([*filter(is_username, keys), *(each.key for each in _exact_first(names, wanted))]))
+
     async def _suggested_users(self, viewer: Actor | None, prefix: str) -> list[SearchHit]:
         if "users" not in self._sources:
             return []
-        names = await self._index.names.by_prefix("users", prefix, MAX_NAMES_READ)
-        keys = list(dict.fromkeys(name.key for name in _exact_first(names, prefix)))
+        keys = (await self._users_named(viewer, prefix, MAX_NAMES_READ))[:MAX_NAMES_READ]
         hits = await self._sources["users"].load(viewer, keys)
         return [hit for hit in hits if hit is not None][:MAX_SUGGESTIONS]
 

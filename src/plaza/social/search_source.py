@@ -9,6 +9,7 @@ from typing import Any, Final
 from plaza.core.auth import Actor
 from plaza.core.root_path import with_root
 from plaza.core.search_source import (
+    MAX_FOLLOWED,
     MAX_TAG_POSTS,
     SCAN_BATCH,
     SearchDocument,
@@ -103,6 +104,10 @@ class UserSearch:
         )
         blocked = {name for found in scores for name, score in zip(names, found, strict=True) if score is not None}
         return blocked | {name for name, flag in zip(names, suspended, strict=True) if flag}
+
+    async def followed_users(self, viewer: Actor) -> list[str]:
+        """Return users that the viewer follows: any of them if there are more than `MAX_FOLLOWED`. One round trip."""
+        return list(await self._valkey.call("SRANDMEMBER", USER_FOLLOWING(viewer.name), MAX_FOLLOWED))
 
 
 class PostSearch:
