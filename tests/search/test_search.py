@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import httpx
 import pytest
 
 from plaza.search import service
@@ -114,7 +115,7 @@ async def test_hidden_authors_do_not_take_the_places_of_others(
     for query in ("lakes", "lak", "lakes -from:ben"):
         assert await community.find(query, "ben") == {"posts": [post_id(0)]}
         assert await community.find(query, "ben", type="posts") == {"posts": [post_id(0)]}
-        assert len((await community.find(query))["posts"]) == 4, "who blocks nobody"
+        assert len((await community.find(query))["posts"]) == 4, "a guest has blocked no user"
 
 
 async def test_what_a_viewer_may_not_see_is_not_found(garden_community: SearchCommunity) -> None:
@@ -159,7 +160,11 @@ async def test_suggestions_are_users_and_tags(garden_community: SearchCommunity)
 async def test_wrong_letters_are_corrected_if_nothing_is_found(garden_community: SearchCommunity) -> None:
     assert (await garden_community.request("GET", "/search?q=hanah"))["did_you_mean"] == "hannah"
     assert (await garden_community.request("GET", "/search?q=%23rosses"))["did_you_mean"] == "#roses"
-    assert "did_you_mean" not in await garden_community.request("GET", "/search?q=zzzzzz")
+    assert (await garden_community.request("GET", "/search?q=FROM%3Ahanah"))["did_you_mean"] == "FROM:hannah"
+    assert (await garden_community.request("GET", "/search?q=ana%20sliva"))["did_you_mean"] == "ana silva"
+    for nothing in ("zzzzzz", "zzzzzz -hanah", "zzzzzz hanah"):
+        query = httpx.QueryParams({"q": nothing})
+        assert "did_you_mean" not in await garden_community.request("GET", f"/search?{query}"), nothing
     await garden_community.request("POST", "/users/hannah/block", "ana")
     assert (await garden_community.request("GET", "/search?q=hanah", "ana"))["did_you_mean"] == "ana"
 

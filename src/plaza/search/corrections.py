@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from plaza.search.names import TAGS, NameIndex
+from plaza.search.words import fold
 
 # Corrections that are tried for one word, the nearest first.
 MAX_TRIED: Final = 3
@@ -15,7 +16,8 @@ MIN_CHARACTERS: Final = 3
 MAX_CHARACTERS: Final = 40
 MAX_WORDS_CORRECTED: Final = 3
 
-_WORD = re.compile(r"(?P<mark>#|from:@?|@)?(?P<name>[^\s\"#@:]+)")
+# What is excluded with `-` is not corrected.
+_WORD = re.compile(r"(?<!\S)\"?(?P<mark>#|from:@?|@)?(?P<name>[^\s\"#@:-][^\s\"#@:]*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,9 @@ class Corrections:
         for word in list(_words(text))[:MAX_WORDS_CORRECTED]:
             for kind in _kinds(word["mark"]):
                 for name in (await self._names.similar(kind, word["name"]))[:MAX_TRIED]:
-                    corrected = text[: word.start("name")] + name.key + text[word.end("name") :]
+                    # A word of a display name is corrected to this word, which also finds the other users with it.
+                    right = name.key if word["mark"] or kind == TAGS or fold(name.key) == name.name else name.name
+                    corrected = text[: word.start("name")] + right + text[word.end("name") :]
                     found.append(Correction(corrected, kind, name.key))
         return found
 

@@ -36,6 +36,8 @@ BEST_OF_EACH: Final = 5
 MAX_SUGGESTIONS: Final = 8
 # How often more documents are looked for if most are of hidden authors.
 MAX_MORE: Final = 3
+# Corrected queries that are tried.
+MAX_CORRECTED_SEARCHES: Final = 3
 # Names read for suggestions. Some belong to one user, and some are hidden from the viewer.
 MAX_NAMES_READ: Final = 4 * MAX_SUGGESTIONS
 
@@ -73,6 +75,10 @@ class Search:
         if not any(getattr(results, kind) for kind in KINDS):
             results.did_you_mean = await self._did_you_mean(viewer, request.q)
         return results
+
+    async def _finds_something(self, viewer: Actor | None, text: str) -> bool:
+        found = await self._best_of_each(viewer, parse_query(text), explain=False)
+        return any(getattr(found, kind) for kind in KINDS)
 
     async def page(
         self, viewer: Actor | None, kind: Kind, text: str, page: Page, *, explain: bool = False
@@ -196,10 +202,13 @@ class Search:
         return found[:MAX_SUGGESTIONS]
 
     async def _did_you_mean(self, viewer: Actor | None, text: str) -> str | None:
-        """Return the query with one name or tag corrected to one that the viewer may see."""
+        """Return the query with one name or tag corrected to one that the viewer may see, and that finds something."""
+        searches = 0
         for correction in await self._corrections.suggest(text):
-            if await self._is_visible(viewer, correction):
-                return correction.text
+            if searches < MAX_CORRECTED_SEARCHES and await self._is_visible(viewer, correction):
+                searches += 1
+                if await self._finds_something(viewer, correction.text):
+                    return correction.text
         return None
 
     async def _is_visible(self, viewer: Actor | None, correction: Correction) -> bool:
