@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from collections.abc import Collection, Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+import plaza
 from plaza.app import catalogues
 from plaza.core.settings import Settings
 from plaza.own_domains import OWN_DOMAINS, configured_catalogues
@@ -78,3 +82,28 @@ def test_a_start_imports_only_what_it_needs(tmp_path: Path, program: str, exclud
 
 def test_commands_know_the_same_keys_as_a_server() -> None:
     assert configured_catalogues(Settings()) == catalogues()
+
+
+def imports(body: list[ast.stmt], modules: Collection[str]) -> Iterator[str]:
+    """Which of these modules a module imports while it is itself imported."""
+    for statement in body:
+        match statement:
+            case ast.Import(names):
+                yield from (name.name for name in names if name.name in modules)
+            case ast.ImportFrom(str(package), names):
+                found = (f"{package}.{name.name}" for name in names)
+                yield from (name if name in modules else package for name in found if package in modules)
+            case ast.If(ast.Name("TYPE_CHECKING"), _, orelse):
+                yield from imports(orelse, modules)
+            case ast.If(_, taken, orelse) | ast.Try(taken, _, orelse):
+                yield from imports([*taken, *orelse], modules)
+
+
+def test_every_module_can_be_imported_first() -> None:
+    root = Path(*plaza.__path__)
+    files = {
+        ".".join(path.relative_to(root.parent).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in root.rglob("*.py")
+    }
+    graph = {module: imports(ast.parse(path.read_text()).body, files) for module, path in files.items()}
+    TopologicalSorter(graph).prepare()  # a cycle is a CycleError that names its modules

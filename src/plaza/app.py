@@ -75,10 +75,12 @@ DOMAINS: tuple[Domain, ...]  # Plaza's own, imported when all are needed
 LIBRARIES = (rate_limits.LIBRARY, paging.LIBRARY, execution.LIBRARY, audit.LIBRARY, *worker.LIBRARIES)
 
 
-def __getattr__(name: str) -> Any:
-    if name == "DOMAINS":
-        return own_domains()
-    raise AttributeError(name)
+if not TYPE_CHECKING:  # mypy would take every name for one of this module
+
+    def __getattr__(name: str) -> Any:
+        if name == "DOMAINS":
+            return own_domains()
+        raise AttributeError(name)
 
 
 def own_domains(names: Sequence[str] = OWN_DOMAINS) -> tuple[Domain, ...]:

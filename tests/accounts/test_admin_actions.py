@@ -11,10 +11,11 @@ import pytest
 from sqlalchemy import select
 
 from plaza.accounts.tables import SECURITY_LOG
-from plaza.app import Plaza, route_groups, running
+from plaza.app import Plaza, running
 from plaza.core.http.access import Access
 from plaza.core.http.routes import Route
 from plaza.core.settings import Settings
+from plaza.http_application import route_groups
 from tests.accounts.conftest import PASSWORD
 from tests.http_servers import client_of
 from tests.servers import Server

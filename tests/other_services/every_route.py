@@ -12,10 +12,11 @@ from typing import Any
 import httpx
 import redis.asyncio
 
-from plaza.app import DOMAINS, Plaza, route_groups
+from plaza.app import DOMAINS, Plaza
 from plaza.core.http.access import Access
 from plaza.core.http.routes import Route
 from plaza.core.keyspace import Key
+from plaza.http_application import route_groups
 from plaza.sessions.sign_in import SignIn
 from tests.http_servers import all_of_plaza, serving
 from tests.keyspace.audit.sample_community import SampleCommunity, load

@@ -10,11 +10,12 @@ import pyotp
 import pytest
 
 from plaza.accounts.second_factor import SecondFactors
-from plaza.app import Plaza, route_groups, running
+from plaza.app import Plaza, running
 from plaza.core.auth import API, Actor
 from plaza.core.rate_limits import POLICIES, Policy, Quota
 from plaza.core.settings import Settings
 from plaza.demo.lifecycle import Demo
+from plaza.http_application import route_groups
 from plaza.shop.items import Items
 from plaza.shop.model import NewItem
 from plaza.social.accounts import Accounts
