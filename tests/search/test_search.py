@@ -107,8 +107,14 @@ async def test_hidden_authors_do_not_take_the_places_of_others(
     names = ("ana", "ben", "spam-1", "spam-2")
     await community.sync("users", *({"username": name} for name in names), {"username": "root", "role": "admin"})
     authors = ["ana", *["spam-1"] * 5, *["spam-2"] * 5]
-    posts = [{"id": post_id(i), "username": name, "content": "lakes"} for i, name in enumerate(authors)]
-    await community.sync("posts", *posts)
+    # The newest are candidates. A batch is written concurrently on a cluster, so the order must be given.
+    await community.sync(
+        "posts",
+        *(
+            {"id": post_id(i), "username": name, "content": "lakes", "created_at": 1_700_000_000_000 + i}
+            for i, name in enumerate(authors)
+        ),
+    )
     await community.index()
     await community.request("PUT", "/users/spam-1/suspension", "root")
     await community.request("POST", "/users/spam-2/block", "ben")
