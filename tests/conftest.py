@@ -27,7 +27,7 @@ from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
-from tests.databases import with_tables
+from tests.databases import database_with_tables, with_tables
 from tests.documented_errors import watching
 from tests.postgres import Postgres, running_postgres
 from tests.servers import Cluster, Server, running_cluster, running_server
@@ -148,8 +148,8 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-async def sql_settings(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Settings]:
-    """Settings with an empty database: SQLite, then PostgreSQL."""
+async def empty_sql_settings(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Settings]:
+    """Settings with a database that has no tables: SQLite, then PostgreSQL."""
     if request.param == "sqlite":
         yield Settings(data_dir=tmp_path)
     else:
@@ -158,11 +158,19 @@ async def sql_settings(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncI
             yield Settings(data_dir=tmp_path, database_url=url)
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def sql_settings(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Settings]:
+    """Settings with a database that has Plaza's tables, all empty: SQLite, then PostgreSQL."""
+    if request.param == "sqlite":
+        yield Settings(data_dir=with_tables(tmp_path))
+    else:
+        async with database_with_tables(request.getfixturevalue("postgres")) as url:
+            yield Settings(data_dir=tmp_path, database_url=url)
+
+
 @pytest.fixture
 async def sql(sql_settings: Settings, busy_disk: None) -> AsyncIterator[Sql]:
     """A database with Plaza's tables, all empty."""
-    if not sql_settings.database_url:
-        with_tables(sql_settings.data_dir)
     database = await Sql.open(sql_settings)
     yield database
     await database.close()

@@ -19,16 +19,17 @@ class Postgres:
 
     socket: str
     pid: int
+    templates: set[str] = field(default_factory=set)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def url(self, database: str) -> str:
         return f"postgresql://postgres@/{database}?host={self.socket}"
 
     @contextlib.asynccontextmanager
-    async def database(self) -> AsyncIterator[str]:
-        """Yield the URL of a new, empty database. It is dropped afterwards, with its connections."""
+    async def database(self, template: str = "template1") -> AsyncIterator[str]:
+        """Yield the URL of a new database, empty or like a template. It is dropped afterwards, with its connections."""
         name = f"plaza_{next(self._numbers)}"
-        await self.run(f"CREATE DATABASE {name}")
+        await self.run(f"CREATE DATABASE {name} TEMPLATE {template}")
         try:
             yield self.url(name)
         finally:

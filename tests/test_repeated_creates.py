@@ -16,7 +16,6 @@ from plaza.app import Plaza, running
 from plaza.core.idempotency import STORED_MS
 from plaza.core.keys import IDEMPOTENCY
 from plaza.core.settings import Settings
-from tests.databases import with_tables
 from tests.http_servers import client_of
 from tests.servers import Server
 
@@ -75,8 +74,6 @@ class RepeatingClient:
 
 @pytest.fixture
 async def client(sql_settings: Settings, server: Server) -> AsyncIterator[RepeatingClient]:
-    if not sql_settings.database_url:
-        with_tables(sql_settings.data_dir)
     settings = replace(sql_settings, valkey_url=server.url, rate_limits=False, api_key=ADMIN["X-API-Key"])
     async with running(settings) as plaza, client_of(plaza.app) as http:
         account = {"username": "ana", "password": "a long pass phrase of ana"}

@@ -27,7 +27,7 @@ from plaza.core.leases import Leases
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
-from tests.postgres import Postgres
+from tests.databases import database_with_tables, with_tables
 from tests.servers import Cluster, Server
 
 MAX_POST_AGE = 5  # days; few, so that slots are reused soon
@@ -111,10 +111,9 @@ async def sql_settings(
 ) -> AsyncIterator[Settings]:
     """SQLite on the server, PostgreSQL on the cluster: each once, since Valkey does not depend on the database."""
     if isinstance(place, Server):
-        yield Settings(data_dir=tmp_path)
+        yield Settings(data_dir=with_tables(tmp_path))
         return
-    postgres: Postgres = request.getfixturevalue("postgres")
-    async with postgres.database() as url:
+    async with database_with_tables(request.getfixturevalue("postgres")) as url:
         yield Settings(data_dir=tmp_path, database_url=url)
 
 

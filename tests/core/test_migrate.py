@@ -25,6 +25,11 @@ from tests.processes import run_program
 from tests.timeouts import within_time_limit
 
 
+@pytest.fixture
+def sql_settings(empty_sql_settings: Settings) -> Settings:
+    return empty_sql_settings
+
+
 async def test_each_domain_is_migrated_on_its_own_branch(sample_sql: Sql) -> None:
     async with sample_sql.read() as tx:
         heads = (await tx.execute(text("SELECT version_num FROM alembic_version"))).scalars().all()

@@ -33,6 +33,11 @@ from tests.timeouts import within_time_limit
 from tests.waiting import eventually
 
 
+@pytest.fixture
+def sql_settings(empty_sql_settings: Settings) -> Settings:
+    return empty_sql_settings
+
+
 async def test_a_transaction_is_atomic(sample_sql: Sql) -> None:
     async with sample_sql.begin() as tx:
         await tx.execute(CHILDREN.insert().values(parent=1, name="c1"))

@@ -19,7 +19,6 @@ from plaza.core.errors import Unavailable
 from plaza.core.health import System
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from tests.databases import with_tables
 from tests.http_servers import client_of
 from tests.postgres import Postgres
 from tests.servers import Server
@@ -58,8 +57,6 @@ async def locked(settings: Settings, table: str) -> AsyncIterator[None]:
 
 @pytest.fixture
 async def plaza(sql_settings: Settings, server: Server, tmp_path: Path) -> AsyncIterator[Plaza]:
-    if not sql_settings.database_url:
-        with_tables(tmp_path)
     secrets: dict[str, Any] = {"jwt_secret": "s" * 32, "api_key": "k" * 32, "data_key": "d" * 32}
     settings = Settings(
         data_dir=tmp_path, valkey_url=server.url, database_url=sql_settings.database_url, rate_limits=False, **secrets

@@ -12,8 +12,7 @@ from plaza.app import Plaza, catalogues, running
 from plaza.core.keyspace import Key, KeyMatch, Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.demo.lifecycle import Demo
-from tests.databases import with_tables
-from tests.postgres import Postgres
+from tests.databases import database_with_tables, with_tables
 from tests.servers import Cluster, Server
 from tests.social.consistency import Keyspace, read_all
 
@@ -38,8 +37,7 @@ async def settings(place: Server | Cluster, tmp_path: Path, request: pytest.Fixt
     if isinstance(place, Server):
         yield Settings(data_dir=with_tables(tmp_path), valkey_url=place.url)
     else:
-        postgres: Postgres = request.getfixturevalue("postgres")
-        async with postgres.database() as url:
+        async with database_with_tables(request.getfixturevalue("postgres")) as url:
             yield Settings(data_dir=tmp_path, valkey_url=place.url, database_url=url)
     use_layout(Layout.PLAIN)
 

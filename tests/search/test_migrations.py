@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from alembic import command
 from sqlalchemy import Connection, text
 
@@ -14,6 +15,11 @@ from plaza.search.tables import SEARCH_DOCUMENT
 
 # In windows of their own, and two in one.
 IDS = (1, 8_191, 8_192, 40_000, 140_000, 300_000)
+
+
+@pytest.fixture
+def sql_settings(empty_sql_settings: Settings) -> Settings:
+    return empty_sql_settings
 
 
 def _old_words(id: int) -> dict[str, object]:
