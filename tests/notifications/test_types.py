@@ -266,7 +266,7 @@ async def test_customers_are_told_of_orders(community: NotifiedCommunity) -> Non
     order = (await community.request("POST", "/shop/checkout", status=201))["id"]
     await community.told_soon("ana", ("order", str(order), [], 1))
     (told,) = await community.told("ana")
-    assert (told["action"], told["subject"]["text"]) == ("placed", f"Order {order}: 39.80")
+    assert (told["action"], told["subject"]["text"]) == ("placed", f"Order {order}: €39.80")
     key = {"x-api-key": API_KEY}
     await community.request("POST", "/notifications/read", "ana", {"ids": [told["id"]]})
     await community.http.patch(f"/admin/orders/{order}", json={"state": "paid"}, headers=key)

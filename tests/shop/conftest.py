@@ -142,7 +142,7 @@ def assemble(
     sessions = Sessions(finder)
     rows, pages = RowCache(functions, row_loader(sql), clock=clock), PageCache(functions, clock=clock)
     items = Items(sql, rows, pages.purge, clock)
-    orders, order_desk = OrderHistory(sql), OrderDesk(sql, items, clock)
+    orders, order_desk = OrderHistory(sql, "EUR"), OrderDesk(sql, items, clock, "EUR")
     checkout = Checkout(sql, finder, items, orders, clock)
     item_views = ItemViews(functions, clock)
     return Shop(

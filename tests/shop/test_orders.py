@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from plaza.caching.keys import CACHED_ROW
 from plaza.core.clock import ManualClock
@@ -20,6 +20,8 @@ from plaza.sessions.keys import LOGIN_TOKENS
 from plaza.shop.checkout import REPEAT_SECONDS
 from plaza.shop.keys import CART
 from plaza.shop.model import EmptyCart, ItemChange, NewOrder, OutOfStock, PriceChanged
+from plaza.shop.order_desk import OrderDesk
+from plaza.shop.order_history import OrderHistory
 from plaza.shop.tables import ITEMS, LINES, ORDERS
 from tests.shop.conftest import CreateItem, MemoryAccounts, Shop, assemble, create_item_in
 from tests.waiting import eventually
@@ -63,8 +65,15 @@ async def test_an_order_at_another_total_than_the_customer_saw_changes_nothing(b
     assert (await stock(both, item.id), await count_of(both, ORDERS)) == (5, 0)
     _, order = await both.checkout.check_out(token, NewOrder(expected_total="3"))
     assert order.total == "3.00"
-    _, repeated = await both.checkout.check_out(token, NewOrder(expected_total="99"))
+    visit, repeated = await both.checkout.check_out(token, NewOrder(expected_total="99"))
     assert repeated == order
+
+    # The order keeps its currency when the setting changes; one that was stored without a currency follows the setting.
+    later, desk = OrderHistory(both.sql, "USD"), OrderDesk(both.sql, both.items, both.clock, "USD")
+    for currency in ("EUR", "USD"):
+        assert (await later.read(visit, order.id)).currency == (await desk.read(order.id)).currency == currency
+        async with both.sql.begin() as tx:
+            await tx.execute(update(ORDERS).values(currency=None))
 
 
 @in_pairs

@@ -33,6 +33,7 @@ class _OrderRecord(msgspec.Struct, forbid_unknown_fields=True):
     buyer: Annotated[str, Meta(max_length=60)]
     created_ms: Millis
     total: PriceText
+    currency: Annotated[str, Meta(pattern="^[A-Z]{3}$")] | None = None
     state: OrderState = "placed"
     note: str | None = None
     paid_ms: Millis | None = None

@@ -187,6 +187,7 @@ class Checkout:
             _require_total(total, wanted)
             # Last: PostgreSQL does not reuse the id of an order that is rolled back.
             values = {"cart": cart, "buyer": visit.buyer, "created_ms": now, "total": total, "operation": operation}
+            values["currency"] = self._orders.currency
             id = await self._insert_order(tx, values)
             lines = [
                 {"order_id": id, "item_id": row.id, "name": row.name, "price": row.price, "qty": qty}
@@ -196,7 +197,8 @@ class Checkout:
             ordered = [OrderedItem(row.id, qty) for row, qty in sold]
             await add_events(tx, STREAM, [OrderPlaced(id, visit.user, ordered)], now)
         items = [order_line(row.id, row.name, row.price, qty) for row, qty in sold]
-        return Order(id, now / 1000, items, price_text(total)), [row_data(row) for row, _ in sold]
+        order = Order(id, now / 1000, items, price_text(total), self._orders.currency)
+        return order, [row_data(row) for row, _ in sold]
 
     async def _insert_order(self, tx: AsyncConnection, values: dict[str, Any]) -> int:
         """Insert the order of a cart, unless a concurrent checkout of the cart or of the request has inserted it."""

@@ -49,7 +49,8 @@ def build(core: Core) -> Parts:
     sessions = Sessions(finder, core.provided.account_log)
     rows, pages = RowCache(core.functions, row_loader(core.sql)), PageCache(core.functions)
     items = Items(core.sql, rows, pages.purge, core.clock, core.provided.pictures)
-    orders, order_desk = OrderHistory(core.sql), OrderDesk(core.sql, items, core.clock)
+    orders = OrderHistory(core.sql, settings.currency)
+    order_desk = OrderDesk(core.sql, items, core.clock, settings.currency)
     checkout = Checkout(core.sql, finder, items, orders, core.clock)
     item_views = ItemViews(core.functions, core.clock)
     services = [
@@ -74,7 +75,7 @@ def build(core: Core) -> Parts:
         worker_loops={"shop.rows": rows.worker.copy_due},
         personal_data=ShopPersonalData(sessions, orders, order_desk),
         personal_keys=PERSONAL_KEYS,
-        notification_sources=[OrderNotifications(core.sql)],
+        notification_sources=[OrderNotifications(core.sql, settings.currency)],
         search_sources=[ItemSearch(core.sql, items)],
     )
 

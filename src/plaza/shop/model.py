@@ -195,12 +195,13 @@ class OrderLine(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """An order, with the prices at its time. `created_at` is in Unix seconds."""
+    """An order, with the prices and the currency at its time. `created_at` is in Unix seconds."""
 
     id: int
     created_at: float
     items: list[OrderLine]
     total: str
+    currency: str
     state: OrderState = "placed"
 
 
@@ -217,6 +218,7 @@ class OperatorOrder(msgspec.Struct, frozen=True):
     customer: str | None
     items: list[OrderLine]
     total: str
+    currency: str
     state: OrderState
     note: str
     paid_at: float | None

@@ -13,6 +13,7 @@ from plaza.core.search_source import SCAN_BATCH
 from plaza.core.sql import Sql
 from plaza.shop.events import OrderCancelled, OrderDone, OrderPaid, OrderPlaced, OrderShipped
 from plaza.shop.model import price_text
+from plaza.shop.money import format_money
 from plaza.shop.tables import ORDERS
 
 # What happened to an order, and the column with its time.
@@ -33,8 +34,9 @@ class OrderNotifications(NotificationSource):
     kinds: Final = ("order",)
     events: Final = (OrderPlaced, OrderPaid, OrderShipped, OrderDone, OrderCancelled)
 
-    def __init__(self, sql: Sql) -> None:
+    def __init__(self, sql: Sql, currency: str) -> None:
         self._sql = sql
+        self._currency = currency  # of orders that were stored without one
 
     async def activities(self, events: Sequence[Event]) -> list[Activity]:
         """Return what happened to the orders of users. One statement."""
@@ -56,7 +58,7 @@ class OrderNotifications(NotificationSource):
     ) -> list[NotificationSubject | Absence]:
         """Return orders with their totals. One statement."""
         orders = await self._orders([_order_id(subject) for _, subject in subjects])
-        return [_described(orders.get(_order_id(subject))) for _, subject in subjects]
+        return [_described(orders.get(_order_id(subject)), self._currency) for _, subject in subjects]
 
     async def all_activities(self, since_ms: int) -> AsyncIterator[Sequence[Activity]]:
         """Yield what happened to the orders since a time."""
@@ -101,8 +103,8 @@ def _order_id(subject: str) -> int:
     return int(subject.rpartition(":")[2])
 
 
-def _described(row: Any) -> NotificationSubject | Absence:
+def _described(row: Any, currency: str) -> NotificationSubject | Absence:
     if row is None:
         return Absence.GONE
-    text, path = f"Order {row.id}: {price_text(row.total)}", f"/app/shop/orders/{row.id}"
-    return NotificationSubject("order", str(row.id), text, path)
+    total = format_money(price_text(row.total), row.currency or currency)
+    return NotificationSubject("order", str(row.id), f"Order {row.id}: {total}", f"/app/shop/orders/{row.id}")

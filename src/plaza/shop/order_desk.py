@@ -38,7 +38,7 @@ from plaza.shop.tables import ITEMS, LINES, ORDERS
 
 # Orders that one statement of a download reads.
 EXPORT_BATCH: Final = 500
-CSV_COLUMNS: Final = ("order", "placed", "customer", "state", "total", "items", "note", "changed")
+CSV_COLUMNS: Final = ("order", "placed", "customer", "state", "total", "currency", "items", "note", "changed")
 
 _USER: Final = "user:"
 _EVENTS: Final[Mapping[OrderState, type[OrderEvent]]] = {
@@ -54,8 +54,9 @@ _ALL_OF_BUYER = select(ORDERS).where(ORDERS.c.buyer == bindparam("buyer")).order
 class OrderDesk:
     """Lists all orders, and changes their state and note."""
 
-    def __init__(self, sql: Sql, items: Items, clock: Clock) -> None:
+    def __init__(self, sql: Sql, items: Items, clock: Clock, currency: str) -> None:
         self._sql = sql
+        self._currency = currency  # of orders that were stored without one
         self._items = items
         self._clock = clock
 
@@ -123,7 +124,7 @@ class OrderDesk:
 
     async def _from_rows(self, rows: Sequence[Any]) -> list[OperatorOrder]:
         lines = await lines_of(self._sql, rows)
-        return [_from_row(row, lines[row.id]) for row in rows]
+        return [_from_row(row, lines[row.id], self._currency) for row in rows]
 
 
 def customer_name(buyer: str) -> str | None:
@@ -146,13 +147,14 @@ def _conditions(query: OrdersQuery) -> tuple[list[ColumnElement[bool]], dict[str
     return [ORDERS.c[name] == bindparam(name) for name in values], values
 
 
-def _from_row(row: Any, lines: list[OrderLine]) -> OperatorOrder:
+def _from_row(row: Any, lines: list[OrderLine], currency: str) -> OperatorOrder:
     return OperatorOrder(
         id=row.id,
         created_at=row.created_ms / 1000,
         customer=customer_name(row.buyer),
         items=lines,
         total=price_text(row.total),
+        currency=row.currency or currency,
         state=row.state,
         note=row.note or "",
         paid_at=_seconds(row.paid_ms),
@@ -170,5 +172,5 @@ def _csv_row(order: OperatorOrder) -> tuple[str, ...]:
     times = (order.created_at, order.paid_at, order.shipped_at, order.done_at, order.cancelled_at)
     changed = iso_time(int(max(time for time in times if time is not None) * 1000))
     items = ", ".join(f"{line.qty} × {line.name}" for line in order.items)
-    texts = (order.customer or "", order.state, order.total, items, order.note)
+    texts = (order.customer or "", order.state, order.total, order.currency, items, order.note)
     return str(order.id), iso_time(int(order.created_at * 1000)), *map(without_formula, texts), changed

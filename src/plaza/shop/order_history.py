@@ -30,8 +30,9 @@ _LINES_OF = select(LINES).where(LINES.c.order_id.in_(bindparam("orders", expandi
 class OrderHistory:
     """Reads orders, and changes their buyer when an account is renamed or deleted."""
 
-    def __init__(self, sql: Sql) -> None:
+    def __init__(self, sql: Sql, currency: str) -> None:
         self._sql = sql
+        self.currency = currency  # of new orders, and of those that were stored without one
 
     async def find_by_cart(self, cart: str) -> Order | None:
         """Return the order of a cart, if it was ordered."""
@@ -68,7 +69,17 @@ class OrderHistory:
 
     async def _with_lines(self, rows: Sequence[Any]) -> list[Order]:
         lines = await lines_of(self._sql, rows)
-        return [Order(row.id, row.created_ms / 1000, lines[row.id], price_text(row.total), row.state) for row in rows]
+        return [
+            Order(
+                row.id,
+                row.created_ms / 1000,
+                lines[row.id],
+                price_text(row.total),
+                row.currency or self.currency,
+                row.state,
+            )
+            for row in rows
+        ]
 
     async def change_buyer(self, old: str, new: str | None) -> None:
         """Replace the buyer of a user's orders, or remove it with the notes. The orders stay: sums must add up."""

@@ -40,6 +40,7 @@ ORDERS = Table(
     Column("buyer", String(60), nullable=False),  # `user:<username>` or `guest:<session id>`
     Column("created_ms", BigInteger, nullable=False),
     Column("total", BigInteger, nullable=False),
+    Column("currency", String(3)),  # null if the order is older than this column
     Column("operation", String(64)),  # the checkout that created it: a repeated one creates no second order
     Column("state", String(10), nullable=False, server_default="placed"),
     Column("note", Text),  # of operators; null without one

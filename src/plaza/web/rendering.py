@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Callable, Iterable
 from importlib.resources import files
 from typing import Any, Final
 
@@ -54,6 +53,11 @@ def _load_template(name: str) -> str:
     return _FOLDER.joinpath(*name.split("/")).read_text()
 
 
+def _money(shop_currency: str) -> Callable[..., str]:
+    """The filter for amounts: in the shop's currency, or in that of an order."""
+    return lambda amount, currency="": format_money(amount, currency or shop_currency)
+
+
 ENVIRONMENT: Final = jinja2.Environment(
     loader=jinja2.FunctionLoader(_load_template),
     autoescape=True,
@@ -77,7 +81,7 @@ ENVIRONMENT.filters.update(
     hostname=text_html.hostname,
     compact_number=text_html.compact_number,
     decimal=text_html.format_decimal,
-    money=partial(format_money, currency="EUR"),
+    money=_money("EUR"),
     number=formatting.format_number,
     bytes=formatting.format_bytes,
     duration=formatting.format_duration,
@@ -109,7 +113,7 @@ _COMMON: Final[dict[str, Any]] = {
 
 def show_domains(names: Iterable[str], currency: str) -> None:
     """Set the domains that this process runs and its currency, once, at start. Templates show links to these only."""
-    ENVIRONMENT.filters["money"] = partial(format_money, currency=currency)
+    ENVIRONMENT.filters["money"] = _money(currency)
     if (shown_domains(), _COMMON["currency"]) != ((shown := frozenset(names)), currency):
         _COMMON.update(domains=shown, currency=currency)
         clear_fragments()
