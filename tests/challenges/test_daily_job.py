@@ -30,6 +30,7 @@ from plaza.challenges.keys import (
     USER_CONTRIBUTION,
 )
 from plaza.challenges.model import DAY_MS, NewChallengePost, day_number
+from plaza.challenges.reminders import ChallengeReminders
 from plaza.challenges.tables import CHALLENGE, INSERT_LOG, MEMBER, POST, REACTION, TABLES, TRACKING
 from plaza.core.clock import ManualClock
 from plaza.core.errors import PlazaError
@@ -361,7 +362,8 @@ async def test_any_history_ends_with_what_the_tables_give(services: ChallengeSer
 async def test_a_worker_runs_the_job_at_the_start_of_the_utc_day(
     services: ChallengeServices, redis_client: Any
 ) -> None:
-    timer, _ = timers(services.daily_job, ChallengeDeletion(services.projections))
+    reminders = ChallengeReminders(services.projections, services.tracking)
+    timer = timers(services.daily_job, ChallengeDeletion(services.projections), reminders)[0]
     worker = Timers(services.functions, services.daily_job._leases, "worker", services.clock)
     await insert_rows_by_hand(services)
     await worker.run_if_due(timer)

@@ -13,6 +13,7 @@ from plaza.challenges.invitations import ChallengeInvitations
 from plaza.challenges.leaderboard import Leaderboards
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.recommendation.recommender import Recommender
+from plaza.challenges.reminders import ChallengeReminders
 from plaza.challenges.routes import route
 from plaza.challenges.service import Challenges
 from plaza.challenges.tracking import ChallengeTracking
@@ -36,6 +37,7 @@ async def test_the_guides_examples_return_what_it_shows(services: ChallengeServi
         Challenges: services.challenges,
         ChallengePosts: services.posts,
         ChallengeTracking: services.tracking,
+        ChallengeReminders: ChallengeReminders(services.projections, services.tracking),
         Leaderboards: services.leaderboards,
         ChallengeComments: ChallengeComments(services.projections),
         ChallengeInvitations: ChallengeInvitations(services.projections),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from sqlalchemy import update
+
 from plaza.app import Plaza
 from plaza.challenges.challenge_deletion import ChallengeDeletion
 from plaza.challenges.comments import ChallengeComments
@@ -18,13 +20,16 @@ from plaza.challenges.model import (
     NewChallenge,
     NewChallengeComment,
     NewChallengePost,
+    NewReminder,
     NewTracking,
     NotTracked,
 )
 from plaza.challenges.personal_data import ChallengesPersonalData
 from plaza.challenges.post_deletion import PostDeletion
 from plaza.challenges.posts import ChallengePosts
+from plaza.challenges.reminders import ChallengeReminders
 from plaza.challenges.service import Challenges
+from plaza.challenges.tables import MEMBER
 from plaza.challenges.tracking import ChallengeTracking
 from plaza.core.auth import Actor
 from plaza.core.errors import NotFound
@@ -53,6 +58,13 @@ async def test_every_type_is_emitted(plaza: Plaza, redis_client: Any) -> None:
         with contextlib.suppress(NotTracked):
             await tracking.untrack(ANA, id)
     await recorder.expect(("challenge.untracked", {**member, "date": tracked.date}))
+    reminders = ChallengeReminders(challenges._projections, tracking)
+    await reminders.save(ANA, id, NewReminder(18))
+    async with plaza.core.sql.begin() as tx:
+        await tx.execute(update(MEMBER).values(reminder_due_ms=plaza.core.clock.now_ms()))
+    for _ in range(2):
+        await reminders.send_due(1)
+    await recorder.expect(("challenge.reminded", {**member, "date": tracked.date, "streak": 0}))
     for _ in range(2):
         post = (await posts.post(ANA, id, NewChallengePost(PRIVATE), "post")).id
     await recorder.expect(("challenge.posted", {**member, "post": post}))

@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from sqlalchemy import update
 
+from plaza.challenges.reminders import ChallengeReminders
+from plaza.challenges.tables import MEMBER
 from plaza.core.auth import Actor
 from plaza.keyspace.audit import REPAIR, Audits
 from plaza.notifications.keys import NOTIFICATION_ACTORS, NOTIFICATIONS, NOTIFICATIONS_UNREAD, NOTIFIED
@@ -226,6 +229,50 @@ async def test_invitations_to_challenges_are_told_until_they_end(community: Noti
     await community.told_soon("ben", ("challenge_invitation", str(id), ["ana"], 1))
     await community.request("POST", f"/challenges/{id}/join", "ben", status=201)
     await community.told_soon("ben")
+
+
+@on_one_server
+async def test_reminders_are_told_until_the_day_is_tracked(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben")
+    challenge = {"title": "Knit", "category": 1, "is_public": True, "duration": 30}
+    id = (await community.request("POST", "/challenges", "ana", challenge, 201))["id"]
+    path, reminder = f"/challenges/{id}", {"hour": 18, "time_zone": "Europe/Berlin"}
+    await community.request("PUT", f"{path}/reminder", "ben", reminder, 403)
+    await community.request("POST", f"{path}/join", "ben", status=201)
+    for wrong in ({"hour": 24}, {"hour": -1}, {"hour": 7.5}, {"hour": 18, "time_zone": "Mars/Base"}):
+        problem = await community.request("PUT", f"{path}/reminder", "ben", wrong, 422)
+        assert problem["field"] == list(wrong)[-1]
+    assert (await community.request("GET", f"{path}/progress", "ben"))["reminder"] is None
+    saved = await community.request("PUT", f"{path}/reminder", "ben", reminder)
+    assert reminder.items() <= saved["reminder"].items()
+    reminders, sql = community.plaza.get(ChallengeReminders), community.plaza.core.sql
+
+    async def is_reminded() -> bool:
+        async with sql.begin() as tx:  # again each time, in case midnight passes
+            now = community.plaza.core.clock.now_ms()
+            await tx.execute(update(MEMBER).values(reminder_due_ms=now, reminded_ms=None))
+        assert await reminders.send_due(1) <= 1
+        await community.tell()
+        return [(each["type"], each["action"]) for each in await community.told("ben")] == [
+            ("challenge_reminder", "untracked")
+        ]
+
+    await eventually(is_reminded)
+    assert [str(group) for group in (await community.plaza.get(Audits).run()).groups] == []
+    for _ in range(2):
+        await community.request("POST", f"{path}/track", "ben", status=201)
+        await community.told_soon("ben")
+        await community.request("DELETE", f"{path}/track", "ben")
+        await community.told_soon("ben", ("challenge_reminder", str(id), [], 1))
+    await community.tell(replay=True)
+    await community.told_soon("ben", ("challenge_reminder", str(id), [], 1))
+    await community.request("DELETE", f"{path}/join", "ben")
+    await community.told_soon("ben")
+    await community.request("POST", f"{path}/join", "ben", status=201)
+    await community.request("PUT", f"{path}/reminder", "ben", reminder)
+    await eventually(is_reminded)
+    await community.request("DELETE", path, "ana")
+    await community.told_soon("ben", ("challenge", str(id), [], 1))
 
 
 @on_one_server

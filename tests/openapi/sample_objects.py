@@ -346,6 +346,8 @@ PREPARATIONS: dict[str, Callable[[SampleObjects], Awaitable[None]]] = {
     "createRecoveryCodes": prepare_second_factor,
     "leaveChallenge": join_challenge,
     "trackDay": join_challenge,
+    "setChallengeReminder": join_challenge,
+    "removeChallengeReminder": join_challenge,
     "removeInvitation": invite_to_challenge,
     "createChallengePost": join_challenge,
     "checkOut": put_item_in_cart,

@@ -20,6 +20,12 @@ async def test_a_challenge_shows_progress_calendar_and_leaderboard(ana: PageClie
     days = re.findall(r'<li class="([^"]*)">\d+</li>', page)
     assert len(days) == 35, "five weeks of a long challenge"
     assert sum("tracked" in day for day in days) == 1
+    await ana.submit(f"{path}/reminder", page=path, hour="7", time_zone="Asia/Kolkata")
+    assert "Reminder at 07:00, Asia/Kolkata" in (await ana.get(path)).text
+    wrong = await ana.submit(f"{path}/reminder", page=path, hour="7", time_zone="Mars/Base")
+    assert (wrong.status_code, "Unknown time zone" in wrong.text) == (422, True)
+    await ana.submit(f"{path}/reminder", page=path, on="0")
+    assert "Remind me" in (await ana.get(path)).text
     board = (await guest.get(path)).text.partition('id="challenge-leaders"')[2]
     assert re.search(r'<bdi>ana</bdi></b></a> <span class="soft"><span class="n">1</span> day<', board)
     await guest.sign_up("ben")

@@ -18,6 +18,7 @@ from plaza.challenges.post_deletion import PostDeletion
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.recommendation.recommender import Recommender
+from plaza.challenges.reminders import ChallengeReminders
 from plaza.challenges.report_sources import ChallengeCommentReports, ChallengePostReports
 from plaza.challenges.routes import route
 from plaza.challenges.search_source import ChallengeSearch
@@ -34,13 +35,16 @@ def build(core: Core) -> Parts:
     posts = ChallengePosts(core.sql, projections, core.clock, core.provided.avatars)
     deletion = ChallengeDeletion(projections)
     comments = ChallengeComments(projections, core.provided.blocks, core.provided.avatars)
+    tracking = ChallengeTracking(core.sql, projections, core.clock)
+    reminders = ChallengeReminders(projections, tracking, core.provided.user_states)
     services = [
         challenges,
         posts,
         comments,
         deletion,
         ChallengeInvitations(projections, core.provided.recipients, core.provided.blocks),
-        ChallengeTracking(core.sql, projections, core.clock),
+        tracking,
+        reminders,
         Leaderboards(core.sql, core.valkey, core.clock, core.provided.blocks, core.provided.avatars),
         daily_job,
         Recommender(projections, core.provided.blocks, core.provided.avatars),
@@ -48,7 +52,7 @@ def build(core: Core) -> Parts:
     ]
     return Parts(
         services,
-        timers=timers(daily_job, deletion),
+        timers=timers(daily_job, deletion, reminders),
         personal_data=ChallengesPersonalData(projections),
         personal_keys=PERSONAL_KEYS,
         search_sources=[ChallengeSearch(core.sql, challenges)],

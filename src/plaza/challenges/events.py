@@ -91,6 +91,15 @@ class ChallengeUntracked(ChallengeEvent):
     date: Annotated[str, Meta(description="The day that was tracked, `YYYY-MM-DD`.")]
 
 
+class ChallengeReminded(ChallengeEvent):
+    """A member was reminded that the day is not tracked yet."""
+
+    type: ClassVar[str] = "challenge.reminded"
+    username: Username
+    date: Annotated[str, Meta(description="The day that is not tracked, `YYYY-MM-DD`.")]
+    streak: Annotated[int, Meta(description="The days in a row that end with it; 0 for none.")]
+
+
 class ChallengePosted(ChallengeEvent):
     """A member posted in a challenge."""
 
@@ -155,6 +164,7 @@ EVENTS = (
     ChallengeLeft,
     ChallengeTracked,
     ChallengeUntracked,
+    ChallengeReminded,
     ChallengePosted,
     ChallengePostEdited,
     ChallengePostDeleted,

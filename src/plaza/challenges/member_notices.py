@@ -11,6 +11,7 @@ from typing import Any, Final
 from sqlalchemy import or_, select
 
 from plaza.challenges.events import ChallengeDeleted, ChallengeEdited, ChallengeInvitationEnded, ChallengeInvited
+from plaza.challenges.reminder_notices import activities_of
 from plaza.challenges.tables import CHALLENGE, INVITATION, MEMBER
 from plaza.core.events import Event
 from plaza.core.notification_source import Absence, Activity, GroupName, NotificationSubject
@@ -33,14 +34,19 @@ class MemberNotices:
         self._sql = sql
 
     async def activities(self, event: Event) -> list[Activity]:
-        """Return a notice for each member, and for the creator, without the user who did it."""
+        """Return a notice for each member, and for the creator, without who did it. A deletion ends reminders."""
         id, data = int(event.data["challenge"]), event.data
         if "inviter" in data:
             return [Activity(GroupName(data["username"], INVITED, f"{KIND}:{id}"), data["inviter"])]
-        names = {row.username for row in await self._sql.fetch_all(_members(id))} | {data["creator"]}
+        rows = await self._sql.fetch_all(_members(id))
+        names = {row.username for row in rows} | {data["creator"]}
         names -= {"", data.get("username", data["creator"])}
         groups = [GroupName(name, TYPE, f"{KIND}:{id}") for name in sorted(names)]
-        return [Activity(group, actor) for group in groups for actor in _ACTIONS]
+        changes = [Activity(group, actor) for group in groups for actor in _ACTIONS]
+        is_deleted = event.type == ChallengeDeleted.type
+        return changes + [
+            one for row in rows if is_deleted and row.reminded_ms for one in activities_of(id, row.username)
+        ]
 
     async def times(self, activities: Sequence[Activity]) -> list[int | None]:
         """Return when a challenge was edited or deleted, if the recipient is a member or its creator."""
@@ -93,7 +99,7 @@ class MemberNotices:
 
 
 def _members(challenge: int) -> Any:
-    return select(MEMBER.c.username).where(MEMBER.c.challenge_id == challenge)
+    return select(MEMBER.c.username, MEMBER.c.reminded_ms).where(MEMBER.c.challenge_id == challenge)
 
 
 def _id(subject: str) -> int:

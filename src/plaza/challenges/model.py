@@ -191,6 +191,19 @@ class Totals(msgspec.Struct, frozen=True):
         return self.streak if self.last_day >= today - 1 else 0
 
 
+class NewReminder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    hour: Annotated[int, Meta(ge=0, le=23, description="The hour of the day in the time zone.")]
+    time_zone: Annotated[str, Meta(max_length=64, description="The IANA name of a time zone: `Europe/Berlin`.")] = "UTC"
+
+
+class ChallengeReminder(msgspec.Struct, frozen=True):
+    """When a member is reminded of a day that is not tracked yet."""
+
+    hour: int
+    time_zone: str
+    next_at: int  # Unix milliseconds
+
+
 class ChallengeProgress(msgspec.Struct, frozen=True):
     """What a user has tracked in a challenge. A streak is a number of days in a row, by UTC dates."""
 
@@ -202,6 +215,7 @@ class ChallengeProgress(msgspec.Struct, frozen=True):
     current_streak: int
     longest_streak: int
     last_date: str | None
+    reminder: ChallengeReminder | None
 
 
 class LeaderboardQuery(Page, frozen=True, kw_only=True):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence, Set
 from typing import Any, Final
 
 from sqlalchemy import Table, and_, func, or_, select
 
-from plaza.challenges import member_notices
+from plaza.challenges import member_notices, reminder_notices
 from plaza.challenges.events import (
     ChallengeCommentDeleted,
     ChallengeCommented,
@@ -17,6 +17,7 @@ from plaza.challenges.events import (
     ChallengeReacted,
 )
 from plaza.challenges.member_notices import MemberNotices
+from plaza.challenges.reminder_notices import ReminderNotices
 from plaza.challenges.tables import CHALLENGE, COMMENT, MEMBER, POST, REACTION
 from plaza.core.events import Event
 from plaza.core.notification_source import (
@@ -38,6 +39,9 @@ from plaza.core.sql import Sql
 
 # The types of what actors did to a post, and the tables with it.
 _BY_ACTORS: Final = {"challenge_reaction": REACTION, "comment": COMMENT}
+_OF_MEMBERS: Final = {each.type for each in member_notices.EVENTS}
+
+_ReadTimes = Callable[[Sequence[Activity]], Awaitable[list[int | None]]]
 
 
 class ChallengeNotifications(NotificationSource):
@@ -53,22 +57,28 @@ class ChallengeNotifications(NotificationSource):
         ChallengePostEdited,
         ChallengePostDeleted,
         *member_notices.EVENTS,
+        *reminder_notices.EVENTS,
     )
 
     def __init__(self, sql: Sql, recipients: Recipients | None) -> None:
         self._sql = sql
         self._recipients = recipients
         self._members = MemberNotices(sql)
+        self._reminders = ReminderNotices(sql)
+        self._time_readers: dict[str, _ReadTimes] = {
+            member_notices.TYPE: self._members.times,
+            member_notices.INVITED: self._members.times,
+            reminder_notices.TYPE: self._reminders.times,
+        }
 
     async def activities(self, events: Sequence[Event]) -> list[Activity]:
-        """Return reactions, comments and mentions. One statement, and a round trip if there are mentions."""
+        """Return reactions, comments and mentions. Two statements, and a round trip if there are mentions."""
         posts = await self._posts({int(event.data["post"]) for event in events if "post" in event.data})
-        found: list[Activity] = []
+        found = await self._reminders.activities(events)
         for event in events:
-            if "post" not in event.data:
+            if event.type in _OF_MEMBERS:
                 found += await self._members.activities(event)
-                continue
-            row = posts.get(int(event.data["post"]))
+            row = posts.get(int(event.data.get("post", 0)))
             if row is None:
                 continue
             if event.type == ChallengePosted.type:
@@ -96,13 +106,19 @@ class ChallengeNotifications(NotificationSource):
         return groups
 
     async def times(self, activities: Sequence[Activity]) -> list[int | None]:
-        """Return when users reacted or last commented; of a mention, when the post was written. Three statements."""
-        of_members = [one for one in activities if subject_kind(one.group.subject) == member_notices.KIND]
-        if of_members:
-            told = dict(zip(of_members, await self._members.times(of_members), strict=True))
-            others = [one for one in activities if one not in told]
-            told |= dict(zip(others, await self.times(others), strict=True)) if others else {}
-            return [told[one] for one in activities]
+        """Return when users reacted or last commented; of a mention, when the post was written; when members were told.
+
+        Three statements for posts, four for challenges, two for reminders.
+        """
+        parts: dict[_ReadTimes, list[Activity]] = {}
+        for one in activities:
+            parts.setdefault(self._time_readers.get(one.group.type, self._times_of_posts), []).append(one)
+        found: dict[Activity, int | None] = {}
+        for read, some in parts.items():
+            found |= dict(zip(some, await read(some), strict=True))
+        return [found[one] for one in activities]
+
+    async def _times_of_posts(self, activities: Sequence[Activity]) -> list[int | None]:
         posts = await self._posts({_post_id(one.group.subject) for one in activities})
         latest = {type: await self._latest_by(table, type, activities, posts) for type, table in _BY_ACTORS.items()}
         return [await self._time(one, posts.get(_post_id(one.group.subject)), latest) for one in activities]
@@ -193,8 +209,9 @@ class ChallengeNotifications(NotificationSource):
             last = rows[-1].id
             for row in rows:
                 yield await self._mentions(row)
-        async for found in self._members.all_activities(since_ms):
-            yield found
+        for notices in (self._members, self._reminders):
+            async for found in notices.all_activities(since_ms):
+                yield found
 
     async def _comments(self, rows: Sequence[Any]) -> list[Activity]:
         posts = await self._posts({row.post_id for row in rows})

@@ -8,8 +8,9 @@ import msgspec
 from sqlalchemy import BindParameter, bindparam, select
 
 from plaza.challenges.member_totals import from_row
-from plaza.challenges.model import Totals, day_number, from_thousandths
+from plaza.challenges.model import ChallengeReminder, Totals, day_number, from_thousandths
 from plaza.challenges.tables import MEMBER, REACTION, TRACKING
+from plaza.challenges.tracking import reminder_of
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.sql import Sql
@@ -33,6 +34,7 @@ class Participation(msgspec.Struct, frozen=True):
     days: list[int]
     today: int
     totals: Totals = Totals()
+    reminder: ChallengeReminder | None = None
 
     @property
     def current_streak(self) -> int:
@@ -59,7 +61,8 @@ class Participations:
         days = await self._sql.fetch_all(_DAYS, viewer=actor.name, challenge=challenge)
         member = await self._sql.fetch_all(_MEMBER, viewer=actor.name, challenge=challenge)
         totals = from_row(member[0]) if member else Totals()
-        return Participation(bool(member), [day for (day,) in days], day_number(self._clock.now_ms()), totals)
+        reminder = reminder_of(member[0]) if member else None
+        return Participation(bool(member), [day for (day,) in days], day_number(self._clock.now_ms()), totals, reminder)
 
     async def get_joined(self, actor: Actor, challenges: Sequence[int]) -> set[int]:
         """Those of these challenges that a user has joined. One query."""

@@ -42,6 +42,9 @@ USER_TABLES = (
 )
 
 
+# The columns of `member` that are exported as they are.
+_REMINDER: Final = ("reminder_hour", "reminder_time_zone", "reminder_due_ms", "reminded_ms")
+
 # All keys with a username in their name.
 PERSONAL_KEYS: Final = (keys.LIKED_POSTS, keys.CLGS_PREFERENCE, keys.CLG_TICKETS, keys.CLG_SHOWN)
 
@@ -65,13 +68,15 @@ class ChallengesPersonalData:
                 return [dict(row) for row in (await tx.execute(picked)).mappings()]
 
             tracked = await rows(TRACKING, "challenge_id", "day", "amount_thousandths")
-            joined = await rows(MEMBER, "challenge_id", "joined_day")
+            joined = await rows(MEMBER, "challenge_id", "joined_day", *_REMINDER)
             return {
                 "challenges": await rows(
                     CHALLENGE, "id", "title", "category", "is_public", "duration", "unit", "created_ms"
                 ),
                 "memberships": [
-                    {"challenge_id": r["challenge_id"], "since": iso_date(r["joined_day"])} for r in joined
+                    {"challenge_id": r["challenge_id"], "since": iso_date(r["joined_day"])}
+                    | {name: r[name] for name in _REMINDER}
+                    for r in joined
                 ],
                 "posts": await rows(POST, "id", "challenge_id", "text", "is_break", "created_ms", "edited_ms"),
                 "comments": await rows(COMMENT, "id", "post_id", "challenge_id", "content", "reply_to", "created_ms"),

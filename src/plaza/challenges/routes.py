@@ -39,6 +39,7 @@ from plaza.challenges.model import (
     NewChallenge,
     NewChallengeComment,
     NewChallengePost,
+    NewReminder,
     NewTracking,
     NotInvited,
     NotJoined,
@@ -55,6 +56,7 @@ from plaza.challenges.model import (
 )
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.recommendation.recommender import Recommendations, Recommender
+from plaza.challenges.reminders import ChallengeReminders
 from plaza.challenges.service import Challenges
 from plaza.challenges.tracking import ChallengeTracking
 from plaza.core.auth import Actor
@@ -198,8 +200,27 @@ async def list_tracked_days(actor: Actor, id: ChallengeId, page: Page, tracking:
 
 @route.get("/challenges/{id}/progress", access=USER, raises=[PrivateChallenge])
 async def get_challenge_progress(actor: Actor, id: ChallengeId, tracking: ChallengeTracking) -> ChallengeProgress:
-    """Read what you have tracked in a challenge: days, amount and streaks."""
+    """Read what you have tracked in a challenge (days, amount, streaks), and your reminder."""
     return await tracking.progress(actor, id)
+
+
+@route.put(
+    "/challenges/{id}/reminder",
+    access=USER,
+    raises=[NotMember, ChallengeEnded],
+    example={"hour": 18, "time_zone": "Europe/Berlin"},
+)
+async def set_challenge_reminder(
+    actor: Actor, id: ChallengeId, body: NewReminder, reminders: ChallengeReminders
+) -> ChallengeProgress:
+    """Set the hour at which you are reminded of a day that you have not tracked (members)."""
+    return await reminders.save(actor, id, body)
+
+
+@route.delete("/challenges/{id}/reminder", access=USER, raises=[NotMember])
+async def remove_challenge_reminder(actor: Actor, id: ChallengeId, reminders: ChallengeReminders) -> ChallengeProgress:
+    """Remove your reminder. Without one, nothing changes."""
+    return await reminders.remove(actor, id)
 
 
 @route.get("/challenges/{id}/leaderboard", access=PUBLIC, raises=[PrivateChallenge])

@@ -22,6 +22,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     and_,
+    text,
 )
 
 from plaza.core.sql import metadata
@@ -79,6 +80,7 @@ CHALLENGE = Table(
     Index(None, "deleted_ms"),
     sqlite_autoincrement=True,
 )
+_HAS_REMINDER = text("reminder_due_ms IS NOT NULL")
 MEMBER = Table(
     "member",
     METADATA,
@@ -92,11 +94,18 @@ MEMBER = Table(
     Column("streak", Integer, nullable=False, server_default="0"),  # days in a row up to `last_day`
     Column("longest_streak", Integer, nullable=False, server_default="0"),
     Column("last_day", Integer, nullable=False, server_default="0"),
+    # The reminder that the member has set: the local hour and when it is due next; and when the last one was sent.
+    Column("reminder_hour", Integer),
+    Column("reminder_time_zone", String(64)),
+    Column("reminder_due_ms", BigInteger),
+    Column("reminded_ms", BigInteger),
     UniqueConstraint("challenge_id", "username"),
     Index(None, "username"),
     Index(None, "challenge_id", "days"),
     Index(None, "challenge_id", "amount_thousandths"),
     Index(None, "challenge_id", "streak"),
+    # Only members with a reminder are in it.
+    Index(None, "reminder_due_ms", sqlite_where=_HAS_REMINDER, postgresql_where=_HAS_REMINDER),
     sqlite_autoincrement=True,
 )
 POST = Table(

@@ -12,6 +12,7 @@ from plaza.challenges.member_totals import from_row, read_totals, recount
 from plaza.challenges.model import (
     AlreadyTracked,
     ChallengeProgress,
+    ChallengeReminder,
     NewTracking,
     NotMember,
     NotTracked,
@@ -107,7 +108,7 @@ class ChallengeTracking:
             untracked = ChallengeUntracked(id, actor.name, iso_date(day))
             await add_events(tx, STREAM, [untracked], self._clock.now_ms())
         await self._projections.contributions.update([actor.name])
-        return self._progress(actor, id, totals, is_member=member is not None)
+        return self._progress(actor, id, totals, member)
 
     async def progress(self, actor: Actor, id: int) -> ChallengeProgress:
         """What a user has tracked in a challenge, also after leaving it. Three queries."""
@@ -117,18 +118,19 @@ class ChallengeTracking:
             totals = await read_totals(tx, id, actor.name) if member is None else from_row(member)
         if not totals.days:
             require_visible(actor, challenge)
-        return self._progress(actor, id, totals, is_member=member is not None)
+        return self._progress(actor, id, totals, member)
 
-    def _progress(self, actor: Actor, id: int, totals: Totals, *, is_member: bool) -> ChallengeProgress:
+    def _progress(self, actor: Actor, id: int, totals: Totals, member: Any) -> ChallengeProgress:
         return ChallengeProgress(
             challenge_id=id,
             username=actor.name,
-            member=is_member,
+            member=member is not None,
             days=totals.days,
             amount=from_thousandths(totals.amount_thousandths),
             current_streak=totals.current_streak(self._today()),
             longest_streak=totals.longest_streak,
             last_date=iso_date(totals.last_day) if totals.days else None,
+            reminder=reminder_of(member),
         )
 
     async def page(self, actor: Actor, id: int, page: Page) -> TrackedDaysPage:
@@ -144,6 +146,12 @@ class ChallengeTracking:
         wanted = [int(id) for id in ids]
         found = {row.id: tracked_day(row) for row in await self._sql.fetch_all(_BY_IDS, ids=wanted)}
         return [found.get(id) for id in wanted]
+
+
+def reminder_of(member: Any) -> ChallengeReminder | None:
+    """The reminder that a member has set; None without a complete one."""
+    values = None if member is None else (member.reminder_hour, member.reminder_time_zone, member.reminder_due_ms)
+    return None if values is None or None in values else ChallengeReminder(*values)
 
 
 def tracked_day(row: Any) -> TrackedDay:

@@ -46,6 +46,10 @@ class _MemberRecord(msgspec.Struct, forbid_unknown_fields=True):
     challenge_id: RowId
     username: Username
     joined_day: str
+    reminder_hour: Annotated[int, Meta(ge=0, le=23)] | None = None
+    reminder_time_zone: Annotated[str, Meta(max_length=64)] | None = None
+    reminder_due_ms: Millis | None = None
+    reminded_ms: Millis | None = None
 
 
 class _TrackingRecord(msgspec.Struct, forbid_unknown_fields=True):

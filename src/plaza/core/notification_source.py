@@ -26,6 +26,7 @@ NotificationType = Literal[
     "challenge_reaction",
     "challenge",
     "challenge_invitation",
+    "challenge_reminder",
     "order",
     "moderation",
 ]

@@ -94,6 +94,7 @@ class Preferences(msgspec.Struct):
     challenge_reaction: bool = True
     challenge: bool = True
     challenge_invitation: bool = True
+    challenge_reminder: bool = True
     order: bool = True
     moderation: bool = True
 
@@ -110,6 +111,7 @@ class PreferencesChange(msgspec.Struct, forbid_unknown_fields=True):
     challenge_reaction: bool | UnsetType = UNSET
     challenge: bool | UnsetType = UNSET
     challenge_invitation: bool | UnsetType = UNSET
+    challenge_reminder: bool | UnsetType = UNSET
     order: bool | UnsetType = UNSET
     moderation: bool | UnsetType = UNSET
 

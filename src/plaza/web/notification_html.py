@@ -24,6 +24,8 @@ _DEEDS: Final = {
 _NOTICES: Final = {
     ("challenge", "edited"): "A challenge that you joined was changed",
     ("challenge", "deleted"): "A challenge that you joined was deleted. The days that you tracked still count",
+    ("challenge_reminder", "untracked"): "Reminder: you have not tracked this day",
+    ("challenge_reminder", "streak"): "Reminder: your streak ends with this day unless you track it",
     ("order", "placed"): "Your order was placed",
     ("order", "paid"): "Your order is paid",
     ("order", "shipped"): "Your order was shipped",
@@ -47,6 +49,7 @@ LABELS: Final = {
     "challenge_reaction": "Reactions to your challenge posts",
     "challenge": "Changes of challenges that you joined",
     "challenge_invitation": "Invitations to challenges",
+    "challenge_reminder": "Reminders that you set in challenges",
     "order": "Your orders",
     "moderation": "Decisions of admins",
 }

@@ -1,4 +1,4 @@
-"""Tracked days of challenges: tracking with an amount, taking days back, and leaderboards."""
+"""Tracked days of challenges: tracking with an amount, taking days back, reminders, and leaderboards."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 from plaza.challenges.leaderboard import Leaderboards
-from plaza.challenges.model import AlreadyTracked, ChallengeId, LeaderboardQuery, NewTracking, NotTracked
+from plaza.challenges.model import AlreadyTracked, ChallengeId, LeaderboardQuery, NewReminder, NewTracking, NotTracked
 from plaza.challenges.participation_reader import Participations
+from plaza.challenges.reminders import ChallengeReminders
 from plaza.challenges.service import Challenges
 from plaza.challenges.tracking import ChallengeTracking
 from plaza.core.http.access import PUBLIC, USER
@@ -53,6 +54,31 @@ async def track(
     found = await service.read(visitor.actor, id)
     context = await challenge_context(site, visitor, found, participations, leaderboards)
     context["message"] = "Today is no longer tracked." if undo else "Today is tracked."
+    return site.form_response(request, visitor, body, f"/app/challenges/{id}", "challenge-changed.html", **context)
+
+
+@page.post("/challenges/{id}/reminder", access=USER)
+async def remind(
+    request: Request,
+    body: bytes,
+    site: PageResponses,
+    id: ChallengeId,
+    service: Challenges,
+    participations: Participations,
+    reminders: ChallengeReminders,
+    leaderboards: Leaderboards,
+) -> Response[str]:
+    """Set or remove your reminder."""
+    visitor = await site.visitors.from_request(request)
+    if forms.parse_form(body).get("on") == "0":
+        await reminders.remove(visitor.require_user(), id)
+        message = "You will not be reminded."
+    else:
+        await reminders.save(visitor.require_user(), id, forms.read_form(body, NewReminder))
+        message = "Reminder saved."
+    found = await service.read(visitor.actor, id)
+    context = await challenge_context(site, visitor, found, participations, leaderboards)
+    context["message"] = message
     return site.form_response(request, visitor, body, f"/app/challenges/{id}", "challenge-changed.html", **context)
 
 

@@ -21,9 +21,11 @@ from plaza.challenges.model import (
     NewChallenge,
     NewChallengeComment,
     NewChallengePost,
+    NewReminder,
     NewTracking,
 )
 from plaza.challenges.posts import ChallengePosts
+from plaza.challenges.reminders import ChallengeReminders
 from plaza.challenges.service import Challenges
 from plaza.challenges.tracking import ChallengeTracking
 from plaza.core.auth import Actor
@@ -146,6 +148,7 @@ async def _challenges(plaza: Plaza, community: SampleCommunity) -> None:
             await plaza.get(ChallengeTracking).track(actor(name), made.id, NewTracking(amount=2.5))
             post = await posts.post(actor(name), made.id, NewChallengePost("Done."), f"load-{category}-{name}")
             community.challenge_posts.append(post.id)
+    await plaza.get(ChallengeReminders).save(actor("ben"), community.challenges[0], NewReminder(18, "Europe/Berlin"))
     await posts.edit(actor(name), community.challenge_posts[-1], ChallengePostEdit("Done, really."))
     comments, last = plaza.get(ChallengeComments), community.challenge_posts[-1]
     first = await comments.create(actor("ana"), last, NewChallengeComment("Well done."), "load-comment")

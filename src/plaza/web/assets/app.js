@@ -151,6 +151,12 @@ document.addEventListener("change", ({ target }) => {
   if (target.matches("[data-send]")) target.form.requestSubmit();
 });
 
+// A new reminder starts with the browser's time zone. `toggle` does not bubble.
+document.addEventListener("toggle", ({ target }) => {
+  const input = target.querySelector("[data-own-time-zone]");
+  if (input && input.value === input.defaultValue) input.value = Intl.DateTimeFormat().resolvedOptions().timeZone || input.value;
+}, true);
+
 // Ctrl+Enter or Cmd+Enter in a text area submits its form.
 document.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches("textarea")) {
