@@ -9,9 +9,12 @@ install: .venv/.run-ready
 run: install
 	@exec $(BIN)/plaza serve
 
-# Three processes for two cores, one test file each at a time: many tests wait for servers, browsers and disks.
+# Temporary files are kept in memory if it has room for 4 GB: tests start hundreds of databases.
+TEST_TMPDIR := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 { print "/dev/shm" }')
+
+# Three processes for two cores, one test file each at a time: many tests wait for servers and browsers.
 test: .venv/.test-ready .venv/.browser-ready .venv/.proxies-ready .venv/.promtool-ready tests/upstash/node_modules/.ready tests/oidc/node_modules/.ready tests/sdk/node_modules/.ready tests/events/node_modules/.ready check
-	$(BIN)/python -m pytest -p xdist -n 3 --dist loadfile
+	TMPDIR=$(or $(TEST_TMPDIR),$(TMPDIR),/tmp) $(BIN)/python -m pytest -p xdist -n 3 --dist loadfile
 
 # The checks that need no server: style, types, imports between packages, terms, class names.
 check: .venv/.test-ready
