@@ -150,7 +150,7 @@ async def test_a_document_without_any_word_is_indexed(sql: Sql) -> None:
 
 async def test_a_text_of_the_longest_words_is_indexed(sql: Sql) -> None:
     index = SearchIndex(sql)
-    words = " ".join(f"{n}{chr(0x10400) * 70}" for n in range(words_module.MAX_WORDS + 1))
+    words = " ".join(f"{n}{chr(0x10400) * 600}" for n in range(words_module.MAX_WORDS + 1))
     await index.write("items", {"1": SearchDocument([words], tags=[f"{n}{chr(0x10400) * 90}" for n in range(200)])})
     assert await found(index, "0" + chr(0x10400) * 70, "items") == {"1"}
 

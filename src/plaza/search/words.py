@@ -67,10 +67,10 @@ def words_of(text: str) -> list[str]:
             found.append(word)
             word = ""
         if len(found) >= MAX_WORDS:
-            return found[:MAX_WORDS]
+            break
     if word:
         found.append(word)
-    return [word[:MAX_WORD_CHARACTERS] for word in found]
+    return [word[:MAX_WORD_CHARACTERS] for word in found[:MAX_WORDS]]
 
 
 def is_unspaced(word: str) -> bool:
