@@ -10,14 +10,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 import psutil
 import uvloop
 
-Requests = bytes | Sequence[bytes]
+Requests = bytes | Iterable[bytes]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ of (this checkout ÷ the other revision): 1.00 means no change, 1.05 five percen
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -163,7 +164,7 @@ def _sync_older_posts(port: int) -> None:
 COLD = "following, cold"
 
 
-def _paths(checkout: RevisionServer) -> dict[str, tuple[bytes, list[bytes]]]:
+def _paths(checkout: RevisionServer) -> dict[str, tuple[bytes, Iterable[bytes]]]:
     """The requests of every path, with how a good answer starts."""
     authorization = [f"authorization: Bearer {token}" for token in checkout.tokens]
     ok = b"HTTP/1.1 200"
@@ -183,6 +184,15 @@ def _paths(checkout: RevisionServer) -> dict[str, tuple[bytes, list[bytes]]]:
         for turn in (0, 1)
         for n, who in enumerate(authorization)
     ]
+    follows = [
+        request(method, f"/users/user{(n + 20) % USERS}/follow", b"", who)
+        for n, who in enumerate(authorization)
+        for method in ("POST", "DELETE")
+    ]
+    # Without end, because a link can be posted once a day.
+    links = (b'{"title": "A title", "link": "https://example.net/%d"}' % n for n in itertools.count())
+    authors = itertools.cycle(authorization)
+    new_articles = (request("POST", "/articles", link, next(authors)) for link in links)
     return {
         "ping": (ok, [request("GET", "/ping", b"")]),
         "post a post": (b"HTTP/1.1 201", each_user("POST", "/posts", b'{"content": "Hello #plaza"}')),
@@ -199,7 +209,10 @@ def _paths(checkout: RevisionServer) -> dict[str, tuple[bytes, list[bytes]]]:
         "top models": (ok, each_user("GET", "/search/models/top")),
         "profile": (ok, [request("GET", "/users/user{0}", b"").replace(b"{0}", b"%d" % n) for n in range(USERS)]),
         "proxy HGETALL": (ok, [request("POST", "/", b'["HGETALL", "user:me"]', who) for who in authorization]),
+        "follow and unfollow": (ok, follows),
         "articles": (ok, [request("GET", "/articles?order=score", b"")]),
+        "articles, signed in": (ok, each_user("GET", "/articles?order=score")),
+        "post an article": (b"HTTP/1.1 201", new_articles),
         "vote": (ok, vote),
         "heartbeat": (ok, each_user("POST", "/analytics/events/show/heartbeat", beat)),
         "item": (ok, [request("GET", f"/shop/items/{1 + n % ITEMS}", b"", "cookie: plaza=x") for n in range(ITEMS)]),
@@ -208,7 +221,7 @@ def _paths(checkout: RevisionServer) -> dict[str, tuple[bytes, list[bytes]]]:
     }
 
 
-def _cost(checkout: RevisionServer, name: str, expect: bytes, requests: list[bytes]) -> tuple[float, float]:
+def _cost(checkout: RevisionServer, name: str, expect: bytes, requests: Iterable[bytes]) -> tuple[float, float]:
     """The µs per request of the service and of Valkey."""
     count = REQUESTS
     if name == COLD:

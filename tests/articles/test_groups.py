@@ -412,10 +412,12 @@ async def test_pages_of_a_group_neither_repeat_nor_skip(
         assert existing <= set(seen)
 
 
-async def test_a_page_of_an_existing_ranking_costs_two_round_trips(lists: ArticleLists, post: Post, ana: Actor) -> None:
+async def test_a_page_of_an_existing_ranking_costs_at_most_two_round_trips(
+    lists: ArticleLists, post: Post, ana: Actor
+) -> None:
     for _ in range(30):
         await post(ana, "news")
     for order in ORDERS:
         await lists.list_group(None, "news", ArticlesQuery(order=order))  # creates the ranking and the snapshot
         work = lists.list_group(None, "news", ArticlesQuery(order=order))
-        assert await count_round_trips(lists._valkey, work) == 2
+        assert await count_round_trips(lists._valkey, work) == (2 if lists._valkey.clustered else 1)

@@ -115,7 +115,7 @@ class ArticleLists:
     def _loader(self, viewer: Actor | None) -> Callable[[Sequence[str]], Awaitable[list[Article | None]]]:
         async def load(members: Sequence[str]) -> list[Article | None]:
             ids = {member: int(match[1]) for member in members if (match := _MEMBER.fullmatch(member))}
-            found = dict(zip(ids, await self._articles.read_many(viewer, list(ids.values())), strict=True))
+            found = dict(zip(ids, await self._articles.read_many(viewer, list(ids.values()), listed=True), strict=True))
             return [found.get(member) for member in members]
 
         return load

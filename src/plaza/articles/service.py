@@ -8,8 +8,10 @@ with groups five.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Literal
+
+import msgspec
 
 from plaza.articles.keys import (
     ARTICLE,
@@ -44,10 +46,14 @@ from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
 from plaza.core.number_parsing import parse_int
 from plaza.core.sequences import chunks, pairs
+from plaza.core.tracking_cache import TrackingCache
 from plaza.core.valkey import scan_pages
 
 # Articles per query, so that reading many does not delay other clients.
 READ_BATCH = 100
+
+# The longest article is 10 kB; most are a tenth of that.
+MAX_CACHED_ARTICLES = 4_096
 
 # How often a post takes another id, after a failover that also lost the newest entries of `time:`.
 MAX_COUNTER_REPAIRS = 10
@@ -66,6 +72,8 @@ class Articles:
         self.functions = functions
         self.valkey = functions.valkey
         self.clock = clock
+        # Articles without a viewer's vote, by `ARTICLE(id)`.
+        self._cache: TrackingCache[Article] = TrackingCache(functions.valkey, MAX_CACHED_ARTICLES, _entry_of)
         self._voting_seconds = voting_days * 86_400
         self._origin = origin  # of the events: `import` if another system or the demo is the source
 
@@ -137,17 +145,43 @@ class Articles:
             raise NotFound("This article does not exist.", id=id)
         return found
 
-    async def read_many(self, viewer: Actor | None, ids: Sequence[int]) -> list[Article | None]:
-        """Articles by id, None for a missing one. One round trip per hundred; on a cluster one in all."""
+    async def read_many(
+        self, viewer: Actor | None, ids: Sequence[int], *, listed: bool = False
+    ) -> list[Article | None]:
+        """Articles by id, None for a missing one. One round trip per hundred; on a cluster one in all.
+
+        Cached articles are used only if the ids were read from Valkey just now (`listed`): then invalidations have
+        arrived.
+        """
         name = "" if viewer is None or viewer.via_key else viewer.name
-        rows: list[Any] = []
         if self.valkey.clustered:
             each = [[key(id) for key in _READ_KEYS] for id in ids]
             rows = await self.functions.query_each("articles_read", each, name)
+            return [row and _with_vote(_article_from_row(id, row), row[7]) for id, row in zip(ids, rows, strict=True)]
+        found: list[Article | None] = []
+        for batch in chunks(ids, READ_BATCH):
+            found += await self._read_batch(name, batch, listed)
+        return found
+
+    async def _read_batch(self, viewer: str, ids: Sequence[int], listed: bool) -> list[Article | None]:
+        """As `read_many` on one server. No round trip if all are cached and there is no viewer."""
+        articles = {id: article for id in ids if listed and (article := self._cache.get(ARTICLE(id)))}
+        missing = [id for id in ids if id not in articles]
+        votes = [self.functions.query_command("articles_votes", [], viewer, *ids)] if viewer else []
+
+        def store(rows: list[Any]) -> None:
+            for id, article in _articles_from_rows(missing, rows).items():
+                self._cache.put(ARTICLE(id), article)
+
+        if missing:
+            rows, *replies = await self.functions.query_with_batch(
+                "articles_read", [ARTICLE(id) for id in missing], missing, votes, store=store
+            )
+            articles |= _articles_from_rows(missing, rows)
         else:
-            for batch in chunks(ids, READ_BATCH):
-                rows += await self.functions.query("articles_read", [ARTICLE(id) for id in batch], name, *batch)
-        return [None if row is None else _article_from_row(id, row) for id, row in zip(ids, rows, strict=True)]
+            replies = await self.valkey.batch(votes) if votes else []
+        found = [articles.get(id) for id in ids]
+        return list(map(_with_vote, found, replies[0])) if votes else found
 
     async def vote(self, actor: Actor, id: int, direction: Direction | None) -> Vote:
         """Vote up or down; None removes the vote. One round trip on one server, three on a cluster."""
@@ -203,12 +237,27 @@ def _required_author(actor: Actor) -> str:
 
 
 def _article_from_row(id: int, row: list[Any]) -> Article:
-    title, link, author, time, votes, groups, vote, comments = row
+    title, link, author, time, votes, groups, comments = row[:7]
     names = sorted(groups.split("\n")) if groups else []
-    return Article(id, title, link, author, *_numbers(time, votes), names, _VOTES[vote], int(comments))
+    return Article(id, title, link, author, *_numbers(time, votes), names, None, int(comments))
 
 
-@lru_cache(8_192)  # pages show the same articles again and again
+def _articles_from_rows(ids: Sequence[int], rows: Sequence[list[Any] | None]) -> dict[int, Article]:
+    return {id: _article_from_row(id, row) for id, row in zip(ids, rows, strict=True) if row is not None}
+
+
+def _with_vote(article: Article | None, vote: str) -> Article | None:
+    if article is None or vote == "none":
+        return article
+    return msgspec.structs.replace(article, vote=vote)
+
+
+def _entry_of(key: str) -> str:
+    """The article's key, from one of the keys that an article is read from."""
+    family, _, rest = key.partition(":")
+    return f"article:{rest.partition(':')[0]}" if family in ("article", "upvoted", "downvoted") else key
+
+
 def _numbers(time: str, votes: str) -> tuple[float, int, float]:
     """An article's time, votes and score. Another service may have written them."""
     posted, count = parse_seconds(time), parse_int(votes)
@@ -216,4 +265,3 @@ def _numbers(time: str, votes: str) -> tuple[float, int, float]:
 
 
 _READ_KEYS = (ARTICLE, ARTICLE_GROUPS, ARTICLE_UP, ARTICLE_DOWN, ARTICLE_COMMENTS)
-_VOTES: dict[str, Direction | None] = {"up": "up", "down": "down", "none": None}

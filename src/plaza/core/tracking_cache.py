@@ -17,11 +17,15 @@ T = TypeVar("T")
 
 
 class TrackingCache(Generic[T]):
-    """Values by key. When it is full, the least recently used value is dropped."""
+    """Values by key. When it is full, the least recently used value is dropped.
 
-    def __init__(self, valkey: Valkey, max_entries: int) -> None:
+    `entry_of` is for values that are read from several keys: it returns the entry that an invalidated key is part of.
+    """
+
+    def __init__(self, valkey: Valkey, max_entries: int, entry_of: Callable[[str], str] = str) -> None:
         self._valkey = valkey
         self._max_entries = max_entries
+        self._entry_of = entry_of
         self._values: OrderedDict[str, T] = OrderedDict()
         self._loading: dict[str, object] = {}
         self.close = valkey.on_invalidate(self._invalidate)
@@ -61,5 +65,5 @@ class TrackingCache(Generic[T]):
             self._values.clear()
             self._loading.clear()
             return
-        for key in keys:
+        for key in map(self._entry_of, keys):
             self.drop(key)

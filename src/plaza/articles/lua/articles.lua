@@ -179,9 +179,9 @@ command('delete_rest', function(keys, args)
   return 0
 end)
 
--- An article as one viewer sees it, or false:
--- {title, link, author, time, votes, groups joined by line breaks, viewer's vote, number of comments}
-local function read(viewer, article, in_groups, up, down, comments)
+-- An article without a viewer's vote, or false:
+-- {title, link, author, time, votes, groups joined by line breaks, number of comments}
+local function read(article, in_groups, up, down, comments)
   local row = redis.call('HMGET', article, 'title', 'link', 'author', 'time', 'votes')
   if not (row[1] and row[2] and row[3] and row[4]) then
     if not row[1] and redis.call('EXISTS', article) == 0 then return false end
@@ -189,25 +189,34 @@ local function read(viewer, article, in_groups, up, down, comments)
   end
   row[5] = votes_of(row[5], up, down)
   row[6] = table.concat(redis.call('SMEMBERS', in_groups), '\n')
-  row[7] = viewer ~= '' and vote_of(up, down, 'user:' .. viewer) or 'none'
-  row[8] = redis.call('ZCARD', comments)
+  row[7] = redis.call('ZCARD', comments)
   return row
 end
 
 if CLUSTERED then
-  -- read: one article.   KEYS article, groups, up, down, comments   ARGV viewer's username or ''   Reply as above
+  -- read: one article.   KEYS article, groups, up, down, comments   ARGV viewer's username or ''
+  -- Reply as above, then the viewer's vote
   query('read', function(keys, args)
-    return read(args[1], unpack(keys))
+    local row = read(unpack(keys))
+    if row then row[8] = args[1] ~= '' and vote_of(keys[3], keys[4], 'user:' .. args[1]) or 'none' end
+    return row
   end)
 else
-  -- read: articles.   KEYS article, …   ARGV viewer's username or '', then the ids   Reply as above for each
+  -- read: articles.   KEYS article, …   ARGV the ids   Reply as above for each
   query('read', function(keys, args)
     local rows = {}
     for i, article in ipairs(keys) do
-      local id = args[i + 1]
-      rows[i] = read(args[1], article, key.article_groups(id), key.article_up(id), key.article_down(id),
+      local id = args[i]
+      rows[i] = read(article, key.article_groups(id), key.article_up(id), key.article_down(id),
         key.article_comments(id))
     end
     return rows
+  end)
+
+  -- votes: a viewer's votes on articles.   ARGV username, id, …   Reply {'up', 'down' or 'none', …}
+  query('votes', function(_, args)
+    local votes, voter = {}, 'user:' .. args[1]
+    for i = 2, #args do votes[i - 1] = vote_of(key.article_up(args[i]), key.article_down(args[i]), voter) end
+    return votes
   end)
 end
