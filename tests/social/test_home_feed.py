@@ -217,6 +217,25 @@ async def test_a_home_feed_is_complete_beyond_the_stored_part_and_after_a_month(
     assert await read_all_pages(social, ana, 100) == expected, "the same feed from the cache"
 
 
+async def test_a_feed_is_united_in_one_step_if_it_is_short(social: Social, ana: Actor, redis_client: Any) -> None:
+    if social.valkey.clustered:
+        return
+    await follow_all(social, ana, ["p0", "p1", "p2"])
+    posts = await write_posts(social, ["p0", "p1"], 1_100, random.Random(4))
+    await redis_client.zadd(
+        k.USER_POSTS("p1"), dict(await redis_client.zrange(k.USER_POSTS("p0"), 0, 9, withscores=True))
+    )
+    await redis_client.set(k.USER_POSTS("p2"), "no list: taken as absent")
+    commands = await count_commands(social, social.home.page(ana, Page()))
+    assert commands["zunionstore"] == 1
+    assert await redis_client.zrange(k.TMP_HOME("ana"), 0, -1, desc=True) == posts[:1_001], "cut, and each post once"
+    await redis_client.delete(k.USER_POSTS("p2"))
+    assert await read_all_pages(social, ana, 100) == posts, "complete also beyond the stored part"
+    await redis_client.delete(k.TMP_HOME_STATE("ana"))
+    await redis_client.zadd(k.USER_POSTS("p2"), {f"old{n}": n for n in range(2_000)})
+    assert "zunionstore" not in await count_commands(social, social.home.page(ana, Page())), "4,210 posts take too long"
+
+
 async def test_an_old_post_that_arrives_late_makes_no_gap(
     social: Social, ana: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,9 +1,10 @@
 """The home feed: the posts of the users that the viewer follows, newest first, complete after any absence.
 
 `tmp:home:<username>` caches the newest of them. Every read first merges what was posted since the last one, so nothing
-depends on the background fan-out. The feed is built by a threshold merge: it reads a few of the newest posts of each
-user, in batches, and more only of users whose oldest fetched post is still newer than the 800th found. Pages beyond
-the cached feed are merged in the same way and not stored.
+depends on the background fan-out. On one server Valkey builds a short feed as a union. A long one is built by a
+threshold merge: it reads a few of the newest posts of each user, in batches, and more only of users whose oldest
+fetched post is still newer than the 800th found. Pages beyond the cached feed are merged in the same way and not
+stored.
 
 Posts of users who are not followed now, blocked or muted, and deleted or banned posts, are left out on read.
 """
@@ -71,7 +72,7 @@ class HomeFeed:
         self.clock = clock
 
     async def page(self, actor: Actor, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
-        """Return a page. Two round trips on one server if cached; building it costs one for each 500 users followed."""
+        """Return a page. Two round trips on one server if cached or short; else one for each 500 users followed."""
         me, view = actor.name, ReadView(actor, users, followed=True)
         load, seen = partial(self.reader.items, view), partial(self.reader.visible, view)
         at_offset = partial(self._at_offset, view, me)

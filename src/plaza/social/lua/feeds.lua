@@ -149,6 +149,33 @@ local function merge_explore(home, state, following, explore, at, upto)
   return true
 end
 
+local function note_built_home(state, follows, at, floor, last_import)
+  redis.call('HSET', state, 'follows', follows, 'upto', at, 'built', at, 'floor', floor, 'imported', last_import)
+end
+
+-- A feed of so many users and posts is built in one step, which takes up to 1.5 ms.
+local MAX_UNITED_USERS, MAX_UNITED_POSTS = 500, 4000
+
+-- One server: stores all posts of these users. Returns false if there are too many. A key of another type is as absent.
+local function unite_home(home, names)
+  if #names > MAX_UNITED_USERS then return false end
+  local lists, posts = {}, 0
+  for _, name in ipairs(names) do
+    local list = key.user_posts(name)
+    local reply = redis.pcall('ZCARD', list)
+    local size = type(reply) == 'number' and reply or 0
+    posts = posts + size
+    if posts > MAX_UNITED_POSTS then return false end
+    if size > 0 then lists[#lists + 1] = list end
+  end
+  redis.call('DEL', home)
+  local count = #lists
+  if count == 0 then return true end
+  lists[count + 1], lists[count + 2] = 'AGGREGATE', 'MAX' -- a post that is in two lists keeps its time
+  redis.call('ZUNIONSTORE', home, count, unpack(lists))
+  return true
+end
+
 -- home_open: return a page of a home feed after merging new posts; or what the caller must do first.
 -- KEYS home, state, following, recent, and on one server explore and the last import
 -- ARGV now, TTL in seconds, score, post, count, name
@@ -163,7 +190,12 @@ command('home_open', function(keys, args)
   built_after = built_after or ''
   local is_current = built_from == follows and (not imported or built_after == last_import)
   if not is_current or is_old_home(built, upto, at) or not is_own_home(home, state) then
-    return {'build', follows, redis.call('ZREVRANGE', recent, 0, MAX_FOLLOWED_READ - 1), last_import}
+    local names = redis.call('ZREVRANGE', recent, 0, MAX_FOLLOWED_READ - 1)
+    if not explore or not unite_home(home, names) then return {'build', follows, names, last_import} end
+    note_built_home(state, follows, text(at), '', last_import)
+    expire_home(home, state, args[2])
+    cut_home(home, state)
+    return home_page(home, state, args, 3)
   end
   local is_merged = explore and merge_explore(home, state, following, explore, at, tonumber(upto))
   expire_home(home, state, args[2]) -- after the merge, which may create the feed
@@ -186,7 +218,7 @@ end
 command('home_put', function(keys, args)
   local home, state = keys[1], keys[2]
   redis.call('DEL', home)
-  redis.call('HSET', state, 'follows', args[2], 'upto', args[3], 'built', args[3], 'floor', args[4], 'imported', args[8])
+  note_built_home(state, args[2], args[3], args[4], args[8])
   add_rows(home, args, 9)
   expire_home(home, state, args[1])
   return home_page(home, state, args, 5)
