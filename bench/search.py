@@ -1,6 +1,6 @@
 """The search index on SQLite and PostgreSQL: build rate, size, queries, suggestions, corrections; and `LIKE`.
 
-`PLAZA_BENCH_POSTS` sets the number of posts (100,000; the figures of docs/search.md are of 1,000,000). Words follow
+`BENCH_POSTS` sets the number of posts (100,000; the figures of docs/search.md are of 1,000,000). Words follow
 Zipf's law, as in natural text. Reading results from Valkey is not part of it: every list costs the same there.
 """
 
@@ -30,7 +30,7 @@ from plaza.search.service import MAX_CANDIDATES, find_candidates
 from plaza.search.tables import SEARCH_DOCUMENT
 from tests.postgres import running_postgres
 
-POSTS = int(os.environ.get("PLAZA_BENCH_POSTS", "100000"))
+POSTS = int(os.environ.get("BENCH_POSTS", "100000"))
 USERS = POSTS // 10
 VOCABULARY = 50_000
 BATCH = 1_000
