@@ -59,8 +59,8 @@ class PostReader:
     async def items(self, view: ReadView, ids: Sequence[str], *, listed: bool = True) -> list[FeedItem | None]:
         """Return posts for a viewer, None for one that is deleted, banned or hidden.
 
-        One round trip for each hundred, two on a cluster. Cached posts are used only if the ids were read from Valkey
-        just now (`listed`): then invalidations have arrived.
+        One round trip for each hundred, two on a cluster. Cached posts are used only if invalidations have arrived:
+        if the ids were read from Valkey just now (`listed`), or after another command.
         """
         found: list[FeedItem | None] = []
         for chunk in chunks(ids, MAX_POSTS_PER_READ):
@@ -70,7 +70,12 @@ class PostReader:
     async def _read_posts(self, view: ReadView, ids: Sequence[str], listed: bool) -> list[FeedItem | None]:
         if self.valkey.clustered:
             return await self._from_cluster(view, ids)
-        loaded = self._cached(view, ids) if listed else LoadedPosts()
+        loaded = self._cached(view, ids)
+        if not listed and loaded.is_complete(view, ids):
+            await self.valkey.call("EXISTS", POST(ids[0]))  # earlier invalidations arrive before its reply
+            loaded = self._cached(view, ids)
+        elif not listed:
+            loaded = LoadedPosts()
         names = loaded.authors()
         missing = [id for id in ids if id not in loaded.posts]
         missing_authors = [name for name in names if name not in loaded.profiles] if view.users else []
@@ -242,6 +247,15 @@ class LoadedPosts:
                 key: False if isinstance(found, int) else frozenset(found)
                 for key, found in zip(lists, members, strict=False)
             },
+        )
+
+    def is_complete(self, view: ReadView, ids: Sequence[str]) -> bool:
+        """Whether a page needs nothing more."""
+        return (
+            all(id in self.posts for id in ids)
+            and (view.viewer is None or all(id in self.likes for id in ids))
+            and (not view.users or all(name in self.profiles for name in self.authors()))
+            and all(is_short(self.lists.get(key)) for key in view.lists())
         )
 
     def authors(self) -> list[str]:
