@@ -17,7 +17,7 @@ from plaza.search.index import SearchIndex
 from plaza.search.jobs import GROUP, STREAMS
 from plaza.search.rebuild import IndexRebuild
 from plaza.social.account_renaming import AccountRenaming
-from plaza.social.keys import EXPLORE_FEED
+from plaza.social.keys import EXPLORE_FEED, USER, USERS_REGULAR
 from tests.processes import SimulatedCrash
 from tests.search.conftest import SearchCommunity
 from tests.waiting import eventually
@@ -144,3 +144,11 @@ async def test_the_audit_finds_and_repairs_a_wrong_index(followed: SearchCommuni
     assert (await audits.run()).clean
     assert await followed.find("lake") == {"posts": [post]}
     assert await index.stored("posts", ["no-such-post"]) == {}
+    valkey = followed.plaza.core.valkey
+    await valkey.call("ZADD", USERS_REGULAR(), 1, "odd")
+    await valkey.call("SET", USER("odd"), "another service wrote a string")
+    await followed.index()
+    await valkey.call("SET", EXPLORE_FEED(), "and another one")
+    findings = {(group.family, group.rule) for group in (await audits.run()).groups}
+    assert {(USER.pattern, "type"), (EXPLORE_FEED.pattern, "type")} <= findings
+    assert "search_document" not in {family for family, _ in findings}, "posts are read by their own keys"

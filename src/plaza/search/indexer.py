@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from plaza.core.events import Event
-from plaza.core.search_source import SearchSource
+from plaza.core.search_source import SearchDocument, SearchSource
 from plaza.core.sequences import chunks
+from plaza.core.valkey import damaged_keys_as_absent
 from plaza.search.index import SearchIndex
 
 # Documents in one transaction: long enough to be cheap, short enough for other writers.
@@ -37,12 +38,17 @@ class Indexer:
         for batch in chunks(dict.fromkeys(keys), BATCH):
             pending: Sequence[str] = batch
             for attempt in range(MAX_READS):
-                documents = await self.sources[kind].documents(pending)
-                pending = await self.index.write(kind, {key: documents.get(key) for key in pending})
+                pending = await self.index.write(kind, await self.documents(kind, pending))
                 changed += len(pending) if attempt == 0 else 0
                 if not pending:
                     break
         return changed
+
+    async def documents(self, kind: str, keys: Sequence[str]) -> dict[str, SearchDocument | None]:
+        """Return what to index of objects; None for one that no user may find, also because its key is damaged."""
+        with damaged_keys_as_absent():
+            found = await self.sources[kind].documents(keys)
+        return {key: found.get(key) for key in keys}
 
     async def handle_batch(self, events: Sequence[Event]) -> None:
         """Index what events may have changed: each object once, however many events are about it."""

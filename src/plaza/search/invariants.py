@@ -10,6 +10,7 @@ from typing import Final
 from plaza.core.events import Events
 from plaza.core.invariants import Violation
 from plaza.core.search_source import SearchDocument
+from plaza.core.valkey import ReplyError
 from plaza.search.indexer import Indexer
 from plaza.search.jobs import GROUP, STREAMS
 from plaza.search.tables import SEARCH_DOCUMENT
@@ -39,9 +40,9 @@ class SearchInspector:
         """Yield documents that are missing, outdated, or of something that no longer exists."""
         if not await self._has_caught_up():
             return
-        for kind, source in self._indexer.sources.items():
+        for kind in self._indexer.sources:
             share = SAMPLE / max(await self._indexer.index.count(kind), SAMPLE)
-            async for keys in source.all_keys(""):
+            async for keys in self._keys(kind):
                 for key in await self._outdated(kind, _sample(keys, share)):
                     yield _violation(kind, key, "differs from its source")
             last = ""
@@ -49,6 +50,14 @@ class SearchInspector:
                 last = indexed[-1]
                 for key in await self._outdated(kind, _sample(indexed, share)):
                     yield _violation(kind, key, "is of something that no longer exists or has changed")
+
+    async def _keys(self, kind: str) -> AsyncIterator[Sequence[str]]:
+        try:
+            async for keys in self._indexer.sources[kind].all_keys(""):
+                yield keys
+        except ReplyError as error:
+            if error.code != "WRONGTYPE":  # a finding of its own
+                raise
 
     async def repair(self, fault: Violation) -> None:
         """Index the object as it is now."""
@@ -62,8 +71,7 @@ class SearchInspector:
                 return []
             if attempt and not await self._wait_until_caught_up():
                 return []
-            found = await self._indexer.sources[kind].documents(keys)
-            documents = {key: found.get(key) for key in keys}
+            documents = await self._indexer.documents(kind, keys)
             differing = await self._indexer.index.misleading(kind, documents)
             keys = [key for key in differing if not attempt or documents[key] == suspects[key]]
             suspects = {key: documents[key] for key in keys}

@@ -13,6 +13,7 @@ from plaza.core.valkey.calls import (
     Overloaded,
     ReplyError,
     RequestUsage,
+    damaged_keys_as_absent,
 )
 from plaza.core.valkey.client import Valkey
 from plaza.core.valkey.dedicated import Subscription
@@ -32,5 +33,6 @@ __all__ = [
     "Subscription",
     "Valkey",
     "connect",
+    "damaged_keys_as_absent",
     "scan_pages",
 ]

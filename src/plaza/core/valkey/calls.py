@@ -7,7 +7,8 @@ repeating it is safe. Errors that mean "Valkey is unavailable" are `Unavailable`
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -134,6 +135,21 @@ class RequestUsage:
 
 
 REQUEST_USAGE: ContextVar[RequestUsage | None] = ContextVar("usage", default=None)
+
+
+@contextmanager
+def damaged_keys_as_absent() -> Iterator[None]:
+    """Take keys of the wrong type as absent, as a request that only reads does. For reads of a job, without a yield."""
+    outer = REQUEST_USAGE.get()
+    usage = RequestUsage(only_reads=True, trace=outer.trace if outer is not None else None)
+    token = REQUEST_USAGE.set(usage)
+    try:
+        yield
+    finally:
+        REQUEST_USAGE.reset(token)
+        if outer is not None:
+            outer.trips += usage.trips
+            outer.seconds += usage.seconds
 
 
 class ReplyGroup:
