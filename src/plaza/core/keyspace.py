@@ -156,7 +156,7 @@ class Formula:
 DeclaredInvariant = CountField | MirrorOf | Reference | RequiresKey | SameMembers | ScoreField | Formula
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # declared once: its hash need not read what is declared
 class Key:
     """A family of keys. Call it with its parts to get a name in the current layout: `POST_LIKES(post)`."""
 

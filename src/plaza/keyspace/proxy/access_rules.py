@@ -82,9 +82,8 @@ class TargetKey:
 
     def _declaration(self, field: str) -> HashField:
         """The declaration of a field. An undeclared field of a profile belongs to its user; any other is for admins."""
-        for declared in self.key.fields:
-            if declared.name == field:
-                return declared
+        if (declared := _declared_fields(self.key).get(field)) is not None:
+            return declared
         if not self.key.fields:
             return HashField(field, "", self.key.read)
         custom = KeyAccess.SELF if self.key.write is KeyAccess.SELF else KeyAccess.ADMIN
@@ -149,11 +148,16 @@ class TargetKey:
 
     def _is_reserved(self, name: str) -> bool:
         """Whether a custom name is invalid, or looks like a read-only field: `Role`, `post_count`."""
-        if any(declared.name == name for declared in self.key.fields):
+        if name in _declared_fields(self.key):
             return False
         if len(name) > MAX_FIELD_NAME_CHARACTERS or not name.isprintable():
             return True
         return _folded(name) in _folded_read_only_fields(self.key)
+
+
+@cache
+def _declared_fields(key: Key) -> dict[str, HashField]:
+    return {field.name: field for field in key.fields}
 
 
 @cache
