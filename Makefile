@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 
-.PHONY: install run test check bench soak docs site sdk fuzz lock clean
+.PHONY: install run test check bench bench-page soak docs site sdk fuzz lock clean
 
 install: .venv/.run-ready
 
@@ -28,6 +28,10 @@ check: .venv/.test-ready
 # The CPU of every path beside peers, in about ten minutes. `make bench ARGS=--quick` shows that it works, `python -m bench NAME` runs another benchmark.
 bench: .venv/.test-ready bench/peers/node/node_modules/.ready
 	$(BIN)/python -m bench $(ARGS)
+
+# All figures of docs/performance.md, on an idle machine, in about twenty minutes.
+bench-page: .venv/.test-ready bench/peers/node/node_modules/.ready
+	for name in performance latency scaling syscalls; do $(BIN)/python -m bench $$name --store || exit 1; done
 
 # A mixed load for hours, with the memory of the service and of Valkey: not in CI. docs/operations.md shows a result.
 MINUTES ?= 120

@@ -1,15 +1,18 @@
 """The community that benchmarks measure with: users who follow each other, posts with likes, articles.
 
-Plaza takes it in over HTTP. A peer gets a copy of every key, so that all have the same data.
+Plaza imports it. A peer gets a copy of every key, so that all have the same data.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
+import tempfile
 import time
-import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
@@ -23,7 +26,7 @@ from bench.load import load, request
 SECRET, API_KEY = "s" * 32, "k" * 40
 TOKEN_SECONDS = 86_400
 WORDS = ("morning", "coffee", "river", "night", "garden", "stone", "paper", "light", "music", "walk")
-BATCH = 1_000
+BATCH, MINUTE_MS = 1_000, 60_000
 
 T = TypeVar("T")
 
@@ -54,31 +57,32 @@ class BenchCommunity:
         """The authorization header of each user."""
         return [f"authorization: Bearer {issue_token(self.username(i))}" for i in range(self.users)]
 
-    def fill(self, port: int) -> None:
-        """Send everything to a running Plaza."""
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Everything but the articles, as `plaza import` reads it."""
         dice, now = random.Random(1), int(time.time() * 1000)
-        users = (
-            {"username": self.username(i), "display_name": f"User {i}", "bio": "Likes rivers and long walks.",
-             "role": "model" if i % 5 == 0 else "user"}
-            for i in range(self.users)
-        )  # fmt: skip
-        posts = (
-            {"id": self.post_id(i), "username": self.username(i), "created_at": now - (self.posts - i) * 60_000,
-             "content": " ".join(dice.choices(WORDS, k=20)) + f" #{dice.choice(WORDS)} #{dice.choice(WORDS)}"}
-            for i in range(self.posts)
-        )  # fmt: skip
-        follows = (
-            {"follower": self.username(i), "following": self.username(other)}
-            for i in range(self.users)
-            for other in range(i + 1, i + 1 + self.followed)
-        )
-        likes = (
-            {"username": self.username(dice.randrange(self.users)), "post_id": self.post_id(dice.randrange(self.posts))}
-            for _ in range(2 * self.posts)
-        )
-        for kind, records in (("users", users), ("posts", posts), ("follows", follows), ("likes", likes)):
-            for batch in _batches(records):
-                _sync(port, kind, batch)
+        for i in range(self.users):
+            role = "model" if i % 5 == 0 else "user"
+            profile = {"display_name": f"User {i}", "bio": "Likes rivers and long walks.", "role": role}
+            yield {"type": "user", "username": self.username(i), **profile}
+        for i in range(self.posts):
+            content = " ".join(dice.choices(WORDS, k=20)) + f" #{dice.choice(WORDS)} #{dice.choice(WORDS)}"
+            created = now - (self.posts - i) * MINUTE_MS
+            yield {"type": "post", "id": self.post_id(i), "username": self.username(i), "content": content,
+                   "created_at": created}  # fmt: skip
+        for i in range(self.users):
+            for other in range(i + 1, i + 1 + self.followed):
+                yield {"type": "follow", "follower": self.username(i), "following": self.username(other)}
+        for _ in range(2 * self.posts):
+            liker, post = dice.randrange(self.users), dice.randrange(self.posts)
+            yield {"type": "like", "username": self.username(liker), "post_id": self.post_id(post)}
+
+    def fill(self, port: int, settings: dict[str, str]) -> None:
+        """Import everything into a Plaza with these settings, which runs on this port."""
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+            file.writelines(json.dumps(record) + "\n" for record in self.records())
+            file.flush()
+            command = [sys.executable, "-m", "plaza", "import", file.name]
+            subprocess.run(command, env=os.environ | settings, check=True, capture_output=True)
         tokens = self.tokens()
         articles = [
             request("POST", "/articles", article_body("filled", i), tokens[i % self.users])
@@ -95,15 +99,6 @@ def article_body(label: str, number: int) -> bytes:
 def _batches(records: Iterator[T]) -> Iterator[list[T]]:
     while batch := list(islice(records, BATCH)):
         yield batch
-
-
-def _sync(port: int, kind: str, records: Sequence[object]) -> None:
-    headers = {"X-API-Key": API_KEY, "Content-Type": "application/json"}
-    ask = urllib.request.Request(f"http://127.0.0.1:{port}/sync/{kind}", json.dumps(records).encode(), headers)
-    with urllib.request.urlopen(ask, timeout=120) as response:
-        results = json.loads(response.read())["results"]
-    wrong = [result for result in results if result["status"] == "error"]
-    assert not wrong, wrong[:3]
 
 
 def copy_keys(source_port: int, target_port: int) -> None:

@@ -88,11 +88,12 @@ async def load(port: int, request: Requests, expect: bytes, requests: int, conne
     turn = itertools.cycle([request] if isinstance(request, bytes) else request)
     loop = asyncio.get_running_loop()
     clients = []
-    for _ in range(connections):
+    for _ in range(min(connections, requests)):
         _, client = await loop.create_connection(lambda: LoadClient(turn, expect), "127.0.0.1", port)
         clients.append(client)
-    for client in clients:
-        client.start(requests // connections)
+    share, rest = divmod(requests, len(clients))
+    for i, client in enumerate(clients):
+        client.start(share + (i < rest))
     await asyncio.gather(*(client.done for client in clients))
     for client in clients:
         client.transport.close()

@@ -44,7 +44,6 @@ class RequestMaker:
     """Makes the requests of a round. They are the same for every contender."""
 
     def __init__(self, community: BenchCommunity, count: int) -> None:
-        assert count % CONNECTIONS == 0, count
         self.community, self.count = community, count
         self.tokens = community.tokens()
 
@@ -62,8 +61,7 @@ class RequestMaker:
 
     def everyone(self, path: str) -> Requests:
         """The request by every user once."""
-        count = len(self.tokens) // CONNECTIONS * CONNECTIONS
-        return lambda round, prefix: [request("GET", path, b"", self.tokens[i]) for i in range(count)]
+        return lambda round, prefix: [request("GET", path, b"", token) for token in self.tokens]
 
     def anonymous(self, path: str, step: int = 1, variants: int = 1) -> Requests:
         """Anonymous requests; `{n}` in the path takes so many values, in steps."""

@@ -5,16 +5,18 @@ clusters of three and six primaries. CPU counts, not wall time. Timers run meanw
 per request if they cost as much as in an idle service. On the largest cluster Valkey then says which slots cost most,
 so the hot keys are known.
 
-    python -m bench scaling
+    python -m bench scaling [--store]
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,12 +26,21 @@ import httpx
 import psutil
 import uvloop
 
+from bench.load import cpu_seconds
+from bench.page import Check, markdown_table, store_section
 from bench.soak import MixedLoad
 from tests.processes import ServerProcess
 from tests.servers import Cluster, Server, running_cluster, running_server
 
-REQUESTS = int(os.environ.get("BENCH_SCALING_REQUESTS", "600"))  # per round
+REQUESTS = int(os.environ.get("BENCH_SCALING_REQUESTS", "1200"))  # per round
 ROUNDS, CALLERS, IDLE_SECONDS, HOT_SLOTS = 3, 16, 8.0, 8
+ONE, TWO_WORKERS, THREE, SIX = (
+    "1 primary, 1 API process",
+    "1 primary, 2 API processes",
+    "3 primaries, 1 API process",
+    "6 primaries, 1 API process",
+)
+MAX_GROWTH = {TWO_WORKERS: 0.10, THREE: 0.60}
 
 
 @dataclass
@@ -49,8 +60,8 @@ class Installation:
     def cpu_seconds(self) -> tuple[float, list[float]]:
         """The CPU time of the service's processes, and of each primary."""
         parent = psutil.Process(self.server.process.pid)
-        service = sum(_cpu(process) for process in (parent, *parent.children(recursive=True)))
-        return service, [_cpu(psutil.Process(node.process.pid)) for node in self.primaries if node.process]
+        service = sum(cpu_seconds(process) for process in (parent, *parent.children(recursive=True)))
+        return service, [cpu_seconds(psutil.Process(node.process.pid)) for node in self.primaries if node.process]
 
     async def measure_idle(self) -> None:
         before, started = self.cpu_seconds(), time.monotonic()
@@ -74,10 +85,23 @@ class Installation:
         self.idle_us.append(sum(self.idle) * seconds / REQUESTS * 1e6)
         self.largest_share.append(max(nodes) / max(sum(nodes), 1e-9))
 
+    def total_us(self) -> list[float]:
+        """The CPU per request in each round, without that of the timers."""
+        parts = zip(self.service_us, self.valkey_us, self.idle_us, strict=True)
+        return [service + valkey - idle for service, valkey, idle in parts]
 
-def _cpu(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
+    def cells(self) -> list[str]:
+        micros = [f"{median(each):,.0f}" for each in (self.service_us, self.valkey_us)]
+        return [self.name, *micros, f"{median(self.largest_share):.0%}", f"{median(self.idle_us):,.0f}"]
+
+
+HEAD = ("installation", "service, µs", "Valkey, all primaries, µs", "busiest primary", "timers, µs")
+
+
+def check_growth_of(each: Installation, one: Installation) -> Check:
+    growth = median(more / less for more, less in zip(each.total_us(), one.total_us(), strict=True)) - 1
+    limit = MAX_GROWTH[each.name]
+    return Check(each.name, f"{growth:+.0%} CPU per request", f"at most {limit:+.0%}", growth <= limit)
 
 
 @contextmanager
@@ -119,15 +143,15 @@ def _statistic(statistics: object, name: str) -> float:
     return float(dict(pairs)[name])
 
 
-async def measure() -> None:
+async def measure(*, store: bool) -> None:
     with ExitStack() as stack:
         one, two = (stack.enter_context(running_server()) for _ in range(2))
         three, six = (stack.enter_context(running_cluster(count)) for count in (3, 6))
         places = (
-            ("1 primary, 1 API process", one, 1),
-            ("1 primary, 2 API processes", two, 2),
-            ("3 primaries, 1 API process", three, 1),
-            ("6 primaries, 1 API process", six, 1),
+            (ONE, one, 1),
+            (TWO_WORKERS, two, 2),
+            (THREE, three, 1),
+            (SIX, six, 1),
         )
         installations = []
         for name, place, workers in places:
@@ -145,21 +169,28 @@ async def measure() -> None:
         for _ in range(ROUNDS):
             for each in installations:
                 await each.measure()
-        print(f"{'':30}{'service µs':>12}{'Valkey µs':>11}{'busiest primary':>17}{'of which idle µs':>18}")
         for each in installations:
-            row = f"{median(each.service_us):12.0f}{median(each.valkey_us):11.0f}{median(each.largest_share):17.0%}"
-            print(f"{each.name:30}{row}{median(each.idle_us):18.0f}")
             failed = {status: count for status, count in each.load.statuses.items() if status >= 400}
             if failed:
-                print(f"  failed: {failed}")
+                print(f"{each.name} failed: {failed}")
+        checks = [check_growth_of(each, installations[0]) for each in installations if each.name in MAX_GROWTH]
+        table = markdown_table(HEAD, [each.cells() for each in installations])
+        table += "\n" + markdown_table(
+            ("", f"beside {ONE}", "goal", ""), [[each.name, each.figures, each.goal, each.verdict] for each in checks]
+        )
+        print(table)
+        if store:
+            store_section("scaling", table)
         print("The slots of six primaries that cost most, each with one of its keys:")
         for share, key in hot_slots(six):
             print(f"  {share:6.1%}  {key}")
 
 
-def main() -> None:
-    uvloop.run(measure())
+def main(arguments: Sequence[str] = ()) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench scaling")
+    parser.add_argument("--store", action="store_true", help="show this run in docs/performance.md")
+    uvloop.run(measure(store=parser.parse_args(arguments).store))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
