@@ -22,7 +22,6 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     and_,
-    text,
 )
 
 from plaza.core.sql import metadata
@@ -80,7 +79,6 @@ CHALLENGE = Table(
     Index(None, "deleted_ms"),
     sqlite_autoincrement=True,
 )
-_HAS_REMINDER = text("reminder_due_ms IS NOT NULL")
 MEMBER = Table(
     "member",
     METADATA,
@@ -104,8 +102,7 @@ MEMBER = Table(
     Index(None, "challenge_id", "days"),
     Index(None, "challenge_id", "amount_thousandths"),
     Index(None, "challenge_id", "streak"),
-    # Only members with a reminder are in it.
-    Index(None, "reminder_due_ms", sqlite_where=_HAS_REMINDER, postgresql_where=_HAS_REMINDER),
+    Index(None, "reminder_due_ms"),
     sqlite_autoincrement=True,
 )
 POST = Table(

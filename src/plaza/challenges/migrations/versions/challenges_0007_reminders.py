@@ -21,10 +21,7 @@ _COLUMNS: dict[str, sa.types.TypeEngine[Any]] = {
 def upgrade() -> None:
     for name, kind in _COLUMNS.items():
         op.add_column("member", sa.Column(name, kind))
-    is_set = sa.text("reminder_due_ms IS NOT NULL")
-    op.create_index(
-        "ix_member_reminder_due_ms", "member", ["reminder_due_ms"], sqlite_where=is_set, postgresql_where=is_set
-    )
+    op.create_index("ix_member_reminder_due_ms", "member", ["reminder_due_ms"])
 
 
 def downgrade() -> None:
