@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Final, Literal
 
@@ -34,6 +34,7 @@ ChallengeCommentId = Annotated[
 ]
 # Ids as stored in Valkey. A sorted set's score is exact up to 16 digits.
 _ID: Final = re.compile("[1-9][0-9]{0,15}")
+_IDS: Final = re.compile("[1-9][0-9]{0,15}(?:,[1-9][0-9]{0,15})*+")
 _FIVE_COUNTS: Final = re.compile("[0-9]{1,9}(?:,[0-9]{1,9}){4}")
 
 _DATE: Final = described_pattern("must be a date such as 2026-12-06", r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$(?!\n)")
@@ -355,9 +356,10 @@ def is_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def valid_ids(texts: Iterable[str]) -> list[int]:
+def valid_ids(texts: Sequence[str]) -> list[int]:
     """The valid ids among these texts. The audit reports the others."""
-    return [int(text) for text in filter(_ID.fullmatch, texts)]
+    # As a rule all are, which one match tells in a third of the time.
+    return list(map(int, texts if _IDS.fullmatch(",".join(texts)) else filter(_ID.fullmatch, texts)))
 
 
 def parse_contribution(text: str | None) -> list[int]:

@@ -6,7 +6,6 @@ outdated. But a post can be deleted and its author renamed, so the recommender r
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from itertools import islice
 from typing import Final
 
@@ -44,19 +43,24 @@ class CandidateCache:
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
         self._cached: dict[int, Candidate] = {}
+        self._today = 0
 
-    async def get(self, ids: Collection[int], today: int) -> list[Candidate]:
+    async def get(self, ids: frozenset[int], today: int) -> list[Candidate]:
         """The candidates of these posts, without deleted ones. Cached ones need no query.
 
-        Those of an ended challenge are read again: it may have been prolonged.
+        Those of an ended challenge are not cached: it may have been prolonged.
         """
         cached = self._cached
-        missing = {id for id in ids if (known := cached.get(id)) is None or known.ends_day <= today}
-        for ids_to_read in chunks(missing, READ_BATCH):
+        if today != self._today:
+            self._today = today
+            for id in [id for id, known in cached.items() if known.ends_day <= today]:
+                del cached[id]
+        for ids_to_read in chunks(ids.difference(cached), READ_BATCH):
             for row in await self._sql.fetch_all(_CANDIDATES, ids=ids_to_read):
-                self._cached[row.id] = Candidate._make(row)
-        found = [candidate for candidate in map(self._cached.get, ids) if candidate is not None]
-        if len(self._cached) > MAX_CACHED:  # the first inserted are roughly the oldest posts
-            for id in list(islice(self._cached, len(self._cached) - MAX_CACHED + MAX_CACHED // 10)):
-                del self._cached[id]
+                if row.ends_day > today:
+                    cached[row.id] = Candidate._make(row)
+        found = [cached[id] for id in ids if id in cached]
+        if len(cached) > MAX_CACHED:  # the first inserted are roughly the oldest posts
+            for id in list(islice(cached, len(cached) - MAX_CACHED + MAX_CACHED // 10)):
+                del cached[id]
         return found

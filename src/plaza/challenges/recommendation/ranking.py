@@ -20,8 +20,6 @@ T = TypeVar("T")
 
 # The document's rule: the three categories with most days.
 TOP_CATEGORIES: Final = 3
-# The value of `ViewerProfile.shown` for a post that the viewer has not seen.
-NEVER_SHOWN: Final = (0, 0)
 # Challenges that the model may suggest. Some have no recent post.
 MAX_SIMILAR: Final = 20
 # In one response, as long as there are other posts.
@@ -57,8 +55,7 @@ class ChosenPost(NamedTuple):
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class OwnChallenge:
+class OwnChallenge(NamedTuple):
     """An ongoing challenge in which the viewer takes part."""
 
     id: int
@@ -105,8 +102,9 @@ class CandidateSelector:
         self._can_be_shown = can_be_shown
         shown, popular = profile.shown, profile.popular
         recent = sorted(posts, reverse=True)
-        if shown:
-            recent.sort(key=lambda post: shown.get(post.id, NEVER_SHOWN)[0])
+        if seen := [post for post in recent if post.id in shown]:
+            seen.sort(key=lambda post: shown[post.id][0])
+            recent = [*(post for post in recent if post.id not in shown), *seen]
         categories: dict[int, list[Candidate]] = {category: [] for category in profile.least_tracked}
         challenges: dict[int, list[Candidate]] = {id: [] for id in (*profile.similar, *profile.reactions)}
         for post in recent:

@@ -24,15 +24,18 @@ def similar_challenges(own: Sequence[OwnChallenge], neighbours: Sequence[bytes |
     weights *= recency(len(own))[rows]
     challenges, codes = _number(ids)
     scores: NDArray[np.float64] = np.bincount(codes, weights, len(challenges)).astype(np.float64, copy=False)
-    scores[np.isin(challenges, [challenge.id for challenge in own])] = 0
+    own_ids = [challenge.id for challenge in own]
+    places = np.minimum(np.searchsorted(challenges, own_ids), len(challenges) - 1)
+    scores[places[challenges[places] == own_ids]] = 0
     best = _highest(scores, MAX_SIMILAR)
-    wanted = np.zeros(len(challenges), dtype=np.bool_)
-    wanted[best] = True
-    entries = np.flatnonzero(wanted[codes])
-    # In rising order of weight, so the own challenge that contributes most is the last one.
-    entries = entries[np.argsort(weights[entries], kind="stable")]
-    strongest = dict(zip(codes[entries].tolist(), rows[entries].tolist(), strict=True))
-    return {int(challenges[code]): own[strongest[code]] for code in best.tolist()}
+    # What each own challenge contributes to each of the best.
+    ranks = np.full(len(challenges), -1)
+    ranks[best] = np.arange(len(best))
+    entries = np.flatnonzero(ranks[codes] >= 0)
+    contributions = np.zeros((len(best), len(own)))
+    contributions[ranks[codes[entries]], rows[entries]] = weights[entries]
+    strongest = contributions.argmax(axis=1).tolist() if len(best) else []
+    return {id: own[place] for id, place in zip(challenges[best].tolist(), strongest, strict=True)}
 
 
 def _number(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
