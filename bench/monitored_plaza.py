@@ -7,6 +7,7 @@ MIN_HOLD_MS becomes a line of JSON in the file. CPU, not time by the clock: wait
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import sys
@@ -25,14 +26,20 @@ def note_holds(path: str) -> None:
     """From now on, append each callback that holds the loop to the file."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     handle_class: Any = asyncio.Handle
+    collections = list[int]()  # the generations that were collected during the present callback
+    gc.callbacks.append(lambda phase, info: collections.append(info["generation"]) if phase == "stop" else None)
     run = handle_class._run
 
     def timed_run(handle: asyncio.Handle) -> None:
+        collections.clear()
         began = time.thread_time()
         run(handle)
         held_ms = (time.thread_time() - began) * 1000
         if held_ms >= MIN_HOLD_MS:
-            line = {"at": time.time(), "ms": held_ms, "callback": _name(handle)}
+            name = _name(handle)
+            if collections:
+                name += f" with garbage collection of generation {max(collections)}"
+            line = {"at": time.time(), "ms": held_ms, "callback": name}
             os.write(file, json.dumps(line).encode() + b"\n")
 
     handle_class._run = timed_run
