@@ -177,6 +177,11 @@ async def test_names_are_suggested_by_weight_and_corrected_by_distance(sql: Sql)
     assert [name.key for name in await index.names.similar("users", "anbael")] == ["anabel"]
     assert [name.key for name in await index.names.similar("users", "hanna")] == ["hannah", "ana"]
     assert await index.names.similar("users", "zebra") == []
+    assert [name.key for name in await index.names.containing("users", "AN", 3)] == ["hannah", "Andreas", "anabel"]
+    assert [name.key for name in await index.names.containing("users", "nna", 9)] == ["hannah"]
+    assert [name.key for name in await index.names.containing("users", "eas", 9)] == ["Andreas"]
+    for absent in ("ndrax", "a%a", "a_a", "nn\\"):
+        assert await index.names.containing("users", absent, 9) == []
 
 
 @pytest.mark.parametrize(

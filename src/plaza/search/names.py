@@ -6,6 +6,7 @@ two names decides.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -40,6 +41,18 @@ _BY_SHORT_PREFIX = {n: _BY_WEIGHT.where(name_prefix(n) == bindparam("prefix")) f
 _BY_LONG_PREFIX = _BY_WEIGHT.where(SEARCH_NAME.c.name >= bindparam("prefix"), SEARCH_NAME.c.name < bindparam("end"))
 _OWNERS = select(SEARCH_NAME.c.name, SEARCH_NAME.c.key, SEARCH_NAME.c.weight).where(
     SEARCH_NAME.c.kind == bindparam("kind"), SEARCH_NAME.c.name.in_(bindparam("names", expanding=True))
+)
+
+# The characters that may follow two letters in a username, so that these are found by their trigrams too.
+_FOLLOWING: Final = " -._0123456789abcdefghijklmnopqrstuvwxyz"
+_CONTAINING = _BY_WEIGHT.where(
+    SEARCH_NAME.c.name.in_(
+        select(SEARCH_TRIGRAM.c.name)
+        .where(SEARCH_TRIGRAM.c.kind == bindparam("kind"))
+        .where(SEARCH_TRIGRAM.c.trigram.in_(bindparam("trigrams", expanding=True)))
+        .where(SEARCH_TRIGRAM.c.name.like(bindparam("pattern"), escape="\\"))
+        .limit(MAX_PER_TRIGRAM)
+    )
 )
 
 
@@ -80,6 +93,14 @@ class NameIndex:
         else:
             end = start + chr(0x10FFFF)
             rows = await self._sql.fetch_all(_BY_LONG_PREFIX, kind=kind, prefix=start, end=end, count=count)
+        return [Name(row.name, row.key, row.weight) for row in rows]
+
+    async def containing(self, kind: str, text: str, count: int) -> list[Name]:
+        """Return names that contain a text of at least two characters, the heaviest first. One statement."""
+        part = fold(text)[:MAX_NAME_CHARACTERS]
+        trigrams = [part[:3]] if len(part) > 2 else [part + character for character in _FOLLOWING]
+        pattern = "%" + re.sub(r"([\\%_])", r"\\\1", part) + "%"
+        rows = await self._sql.fetch_all(_CONTAINING, kind=kind, trigrams=trigrams, pattern=pattern, count=count)
         return [Name(row.name, row.key, row.weight) for row in rows]
 
     async def similar(self, kind: str, word: str) -> list[Name]:

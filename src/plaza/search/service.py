@@ -155,8 +155,10 @@ class Search:
         found = await find_candidates(self._index, kind, query)
         if kind == "users" and query.name:
             known = {match.key for match in found}
-            named = [name for name in await self._users_named(viewer, query.name, MAX_CANDIDATES) if name not in known]
-            found += await self._index.matches(kind, named)
+            named = {*await self._users_named(viewer, query.name, MAX_CANDIDATES)} - known
+            if len(known) + len(named) < ENOUGH_EXACT and " " not in query.name:
+                named |= {name.key for name in await self._index.names.containing(kind, query.name, ENOUGH_EXACT)}
+            found += await self._index.matches(kind, sorted(named - known))
         for _ in range(MAX_MORE):
             if self._authors is None or len(found) < ENOUGH_EXACT:
                 break
