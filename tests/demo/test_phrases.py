@@ -108,7 +108,7 @@ def test_no_two_users_of_the_community_say_the_same() -> None:
             "the simulation never says it for others"
         )
     comments = [comment for item in items for comment in item.comments]
-    assert len(comments) > 100
+    assert len({comment.content for comment in comments}) == len(comments) > 100, "no comment is repeated"
     assert all(users.name(users.speaker(comment.content)) == comment.username for comment in comments)
 
 

@@ -269,28 +269,70 @@ def _bell(colour: str, other: str) -> str:
     return clapper + _path(colour, "M240 140a84 84 0 0 1 84 84v106l28 40H128l28-40V224a84 84 0 0 1 84-84z")
 
 
+def _jar(colour: str, other: str) -> str:
+    glass = _path(colour, "M150 190h180v166q0 40-40 40H190q-40 0-40-40z")
+    return glass + _path(other, "M150 262h180v60H150z") + _path(WOOD, "M140 152h200v40H140z")
+
+
+def _head_torch(colour: str, other: str) -> str:
+    strap = f'<ellipse cx="240" cy="296" rx="132" ry="76" fill="none" stroke="{colour}" stroke-width="28"/>'
+    return strap + _circle(240, 362, 50, other) + _circle(240, 362, 32, "#fff")
+
+
+def _sash(colour: str, other: str) -> str:
+    band = "M150 376Q300 300 326 136Q176 206 150 376"
+    return _line(colour, 42, band) + _line(other, 10, band)
+
+
+def _notebook(colour: str, other: str) -> str:
+    cover = _path(colour, "M150 120h178q14 0 14 14v248q0 14-14 14H150z") + _path(other, "M150 120h28v276h-28z")
+    return cover + _path("#fff", "M208 176h92v60h-92z") + _line(other, 8, "M320 124v268")
+
+
+def _film(colour: str, other: str) -> str:
+    strip = _path("#333", "M250 214h120v156H250z") + _line(
+        "#fff", 10, "M268 230h90M268 354h90", 'stroke-dasharray="1 22"'
+    )
+    ends = _path("#222", "M134 184h132v24H134zM134 378h132v18H134zM186 156h28v30h-28z")
+    return strip + _path(colour, "M142 200h116v184H142z") + _path(other, "M142 250h116v40H142z") + ends
+
+
+def _towel(colour: str, other: str) -> str:
+    stripes = _line(other, 10, "M156 336h168M156 362h168")
+    return _path(colour, "M150 130h180v266H150z") + stripes + _path("#000", "M240 130h90v266h-90z", 0.1)
+
+
+def _spool(colour: str, other: str) -> str:
+    thread = _path(colour, "M186 176h108v194H186z") + _line(
+        other, 6, "M190 220h100M190 262h100M190 304h100M190 346h100"
+    )
+    return thread + _path(WOOD, "M166 146h148v32H166zM166 366h148v30H166z") + _line("#666", 6, "M350 180v200")
+
+
 # What a thing looks like, by a word in its name.
 _SHAPES_BY_WORD: Final[dict[str, Callable[[str, str], str]]] = {
     "mug": _cup,
-    "jar": _bottle,
+    "jar": _jar,
     "oil": _bottle,
-    "crock": _bottle,
+    "crock": _jar,
     "bell": _bell,
     "rosin": _ball,
     "socks": _sock,
     "bird house": _house,
     "toaster": _ticket,
     "seed": _plant,
-    "notebook": _sheet,
-    "towel": _sheet,
+    "notebook": _notebook,
+    "towel": _towel,
     "chart": _sheet,
     "poster": _sheet,
     "tote": _bag,
     "ticket": _ticket,
     "board": _board,
     "lamp": _lamp,
-    "torch": _lamp,
-    "sash": _sheet,
+    "torch": _head_torch,
+    "sash": _sash,
+    "film": _film,
+    " kit": _spool,
 }
 
 

@@ -117,14 +117,14 @@ class CommunityPlan:
     def generate_posts(self, batch: int, count: int) -> list[GeneratedPost]:
         """Return a batch of posts with their likes, bookmarks and comments."""
         rng = Random(f"{self.name}/{self.users.size}/posts/{batch}")
-        result, used = list[GeneratedPost](), set[tuple[int, str]]()
+        result, used, said = list[GeneratedPost](), set[tuple[int, str]](), set[str]()
         for _ in range(min(count, self.posts - batch * count)):
             author = int(self.users.size * rng.random() ** self.activity.author_skew)
             about = self.users.topic(author)
             text = self._new_text(author, about, rng, used)
             created = self._post_time(rng)
             item = GeneratedPost(PostRecord(_id(rng), self.users.name(author), text, created_at=created))
-            self._add_reactions(item, author, created, about, rng)
+            self._add_reactions(item, author, created, about, rng, said)
             result.append(item)
         return result
 
@@ -146,20 +146,21 @@ class CommunityPlan:
         """Return who says a text: in the small community the user it belongs to, else the chosen one."""
         return self.users.speaker(text, about) if isinstance(self.users, CommunityUsers) else chosen
 
-    def _add_reactions(self, item: GeneratedPost, author: int, created: int, about: Topic, rng: Random) -> None:
-        """Add likes, bookmarks and comments. A few posts get many, most get few."""
+    def _add_reactions(
+        self, item: GeneratedPost, author: int, created: int, about: Topic, rng: Random, said: set[str]
+    ) -> None:
+        """Add likes, bookmarks and comments. A few posts get many, most get few. No comment is `said` twice."""
         popularity = rng.lognormvariate(0, 0.9) / math.exp(0.405)  # 1 on average
         activity, id = self.activity, item.post.id
         for n in self._choose_users(activity.likes * popularity, author, rng):
             item.likes.append(MarkRecord(self.users.name(n), id, self._time_after(created, rng)))
         for n in self._choose_users(activity.bookmarks * popularity, author, rng):
             item.bookmarks.append(MarkRecord(self.users.name(n), id, self._time_after(created, rng)))
-        used = set[str]()
         for n in self._choose_users(activity.comments * popularity, author, rng):
             text = about.comment(rng)
             n = self.speaker(n, text)
-            if text not in used and n != author:
-                used.add(text)
+            if text not in said and n != author:
+                said.add(text)
                 at = self._time_after(created, rng)
                 item.comments.append(CommentRecord(_id(rng), id, self.users.name(n), text, at))
 

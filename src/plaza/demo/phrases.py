@@ -44,9 +44,10 @@ class Topic:
         return sentence, f"{text} {' '.join(f'#{tag}' for tag in tags)}"
 
     def comment(self, rng: Random) -> str:
-        general = rng.random() < 0.5
-        text: str = rng.choice(read_texts("general")["comments"] if general else self.comments)
-        return text
+        """Return a comment on any post, one on the topic, or most often both, so that few are said twice."""
+        general: str = rng.choice(read_texts("general")["comments"])
+        of_topic = rng.choice(self.comments)
+        return rng.choice((general, of_topic, *(f"{general} {of_topic}",) * 4))
 
 
 def fill_slots(sentence: str, slots: Mapping[str, Sequence[str]], rng: Random) -> str:
