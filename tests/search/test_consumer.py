@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
+from sqlalchemy import delete
 
 from plaza.core import search_source
 from plaza.core.events import Events
@@ -16,6 +17,7 @@ from plaza.keyspace.audit import REPAIR, Audits
 from plaza.search.index import SearchIndex
 from plaza.search.jobs import GROUP, STREAMS
 from plaza.search.rebuild import IndexRebuild
+from plaza.search.tables import SEARCH_NAME
 from plaza.social.account_renaming import AccountRenaming
 from plaza.social.keys import EXPLORE_FEED, USER, USERS_REGULAR
 from tests.processes import SimulatedCrash
@@ -141,6 +143,10 @@ async def test_the_audit_finds_and_repairs_a_wrong_index(followed: SearchCommuni
     await index.write("users", {"ana": SearchDocument(["another text"])})
     groups = (await audits.run(REPAIR)).groups
     assert [(group.family, group.count) for group in groups] == [("search_document", 3)]
+    async with followed.plaza.core.sql.begin() as tx:
+        await tx.execute(delete(SEARCH_NAME).where(SEARCH_NAME.c.key == "ana"))
+    assert [group.count for group in (await audits.run(REPAIR)).groups] == [1], "no name, so no suggestion"
+    assert (await followed.request("GET", "/search/suggest?q=an"))["users"][0]["id"] == "ana"
     assert (await audits.run()).clean
     assert await followed.find("lake") == {"posts": [post]}
     assert await index.stored("posts", ["no-such-post"]) == {}

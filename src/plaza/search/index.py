@@ -7,7 +7,7 @@ turns (SQLite has one writer; PostgreSQL gets a lock), so that the counts of tag
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -239,25 +239,33 @@ class SearchIndex:
         return {row.key: row for row in await self._sql.fetch_all(_BY_KEYS, kind=kind, keys=list(keys))}
 
     async def misleading(self, kind: str, documents: Mapping[str, SearchDocument | None]) -> list[str]:
-        """Return the keys that are missing, indexed although they are None, or found by other words, tags or authors.
+        """Return the keys that are missing, indexed although they are None, or found by other words, tags or names.
 
         A weight may be a little behind.
         """
         wanted = _rows(kind, documents)
         stored = await self.stored(kind, list(wanted))
-        return [key for key, row in wanted.items() if not _is_found_alike(row, stored.get(key))]
+        renamed = await self._renamed(kind, wanted, documents)
+        return [key for key, row in wanted.items() if key in renamed or not _is_found_alike(row, stored.get(key))]
+
+    async def _renamed(
+        self, kind: str, wanted: Collection[str], documents: Mapping[str, SearchDocument | None]
+    ) -> set[str]:
+        """Return the keys in `wanted` that are suggested by other names than they have."""
+        return set(await self.names.misleading(kind, {key: documents[key] for key in wanted}))
 
     async def write(self, kind: str, documents: Mapping[str, SearchDocument | None]) -> list[str]:
         """Index documents; None removes one. Returns the keys of those that changed. One transaction if any did."""
         wanted = _rows(kind, documents)
-        if not _changes(wanted, await self.stored(kind, list(wanted))):
+        renamed = await self._renamed(kind, wanted, documents)
+        if not renamed and not _changes(wanted, await self.stored(kind, list(wanted))):
             return []
         async with self._sql.begin() as tx:
             if self._sql.dialect == "postgresql":
                 await tx.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _WRITER_LOCK})
             found = (await tx.execute(_BY_KEYS, {"kind": kind, "keys": list(wanted)})).all()
             stored = {row.key: row for row in found}
-            changed = _changes(wanted, stored)
+            changed = list(dict.fromkeys([*_changes(wanted, stored), *renamed]))
             rows = {key: row for key in changed if (row := wanted[key]) is not None}
             await self._remove(tx, [stored[key].id for key in changed if key not in rows])
             await self._insert(tx, [row for key, row in rows.items() if key not in stored])

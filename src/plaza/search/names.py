@@ -42,6 +42,9 @@ _BY_LONG_PREFIX = _BY_WEIGHT.where(SEARCH_NAME.c.name >= bindparam("prefix"), SE
 _OWNERS = select(SEARCH_NAME.c.name, SEARCH_NAME.c.key, SEARCH_NAME.c.weight).where(
     SEARCH_NAME.c.kind == bindparam("kind"), SEARCH_NAME.c.name.in_(bindparam("names", expanding=True))
 )
+_OF_OWNERS = select(SEARCH_NAME.c.name, SEARCH_NAME.c.key).where(
+    SEARCH_NAME.c.kind == bindparam("kind"), SEARCH_NAME.c.key.in_(bindparam("keys", expanding=True))
+)
 
 # The characters that may follow two letters in a username, so that these are found by their trigrams too.
 _FOLLOWING: Final = " -._0123456789abcdefghijklmnopqrstuvwxyz"
@@ -116,6 +119,16 @@ class NameIndex:
         rows = await self._sql.fetch_all(_OWNERS, kind=kind, names=near)
         owners = [Name(row.name, row.key, row.weight) for row in rows]
         return sorted(owners, key=lambda owner: (distances[owner.name], -owner.weight, owner.name))
+
+    async def misleading(self, kind: str, documents: Mapping[str, SearchDocument | None]) -> list[str]:
+        """Return the keys that have other names than their documents. One statement if a document has names."""
+        wanted = {key: set(_names(document)) for key, document in documents.items() if document is not None}
+        if not any(wanted.values()):
+            return []
+        stored: dict[str, set[str]] = {key: set() for key in wanted}
+        for row in await self._sql.fetch_all(_OF_OWNERS, kind=kind, keys=list(wanted)):
+            stored[row.key].add(row.name)
+        return [key for key in wanted if wanted[key] != stored[key]]
 
     async def update_owners(
         self, tx: AsyncConnection, kind: str, documents: Mapping[str, SearchDocument | None]
