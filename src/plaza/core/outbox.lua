@@ -21,11 +21,16 @@ end
 local function write_updates(pending, slot, op, todo, events)
   local entry = {at = clock_ms(), todo = todo, events = events and true}
   local fields = {op, cjson.encode(entry)}
-  local reply = {op, text(entry.at + PROJECTION_MS), events}
+  local reply, commands = {op, text(entry.at + PROJECTION_MS), events}, {}
+  shared = {}
   for _, update in ipairs(todo) do
     fields[#fields + 1] = subject_of(update)
     fields[#fields + 1] = op
-    append_commands(reply, cjson.decode(update))
+    append_commands(commands, cjson.decode(update))
+  end
+  for _, command in ipairs(commands) do
+    for i = 1, #command do command[i] = text(command[i]) end
+    reply[#reply + 1] = command
   end
   redis.call('HSET', pending, unpack(fields))
   redis.call('SADD', slot, pending)

@@ -101,7 +101,7 @@ local function fence(fence_key, token)
   if given > highest then redis.call('SET', fence_key, token) end
 end
 
--- Formats numbers without loss: Valkey would cut a Lua number in a reply or an argument to an integer.
+-- Formats numbers without loss: Valkey would cut a Lua number in a reply to an integer (in an argument of a command it does not).
 local function text(value)
   if type(value) ~= 'number' then return value end
   if value == math.floor(value) and math.abs(value) < 1e15 then return string.format('%.0f', value) end
@@ -150,20 +150,23 @@ local function perform(name, keys, args)
   return call
 end
 
+-- What projections share while the updates of a command are computed. Nothing is applied meanwhile, so it stays true.
+local shared = {}
+
 -- Computes an update and appends its Valkey commands to a list.
 local function append_commands(commands, update)
   local result = projections[update[1]](unpack(update, 2))
   if not result or #result == 0 then return end
-  if type(result[1]) ~= 'table' then result = {result} end
-  for _, command in ipairs(result) do
-    for i = 1, #command do command[i] = text(command[i]) end
-    commands[#commands + 1] = command
+  if type(result[1]) ~= 'table' then
+    commands[#commands + 1] = result
+  else
+    for i = 1, #result do commands[#commands + 1] = result[i] end
   end
 end
 
 local function take_requested()
   local taken = requested
-  requested = {}
+  requested, shared = {}, {}
   return taken
 end
 
@@ -171,8 +174,10 @@ end
 local function run_projections()
   while #requested > 0 do
     local commands = {}
-    for _, update in ipairs(take_requested()) do append_commands(commands, update) end
-    for _, command in ipairs(commands) do
+    local updates = take_requested()
+    for i = 1, #updates do append_commands(commands, updates[i]) end
+    for i = 1, #commands do
+      local command = commands[i]
       if command[1] == 'PERFORM' then
         local count = tonumber(command[3])
         commands_by_name[command[2]]({unpack(command, 4, 3 + count)}, {unpack(command, 4 + count)})

@@ -5,9 +5,9 @@ local DELETE_VOTES = 200       -- votes of each kind that one step deletes
 
 -- author_index: whether an article is by this user, in the user's index.
 projection('author_index', function(id, username)
-  local author, time = unpack(redis.call('HMGET', key.article(id), 'author', 'time'))
-  if author ~= 'user:' .. username then return {'ZREM', key.user_articles(username), member_of(id)} end
-  return {'ZADD', key.user_articles(username), parse_seconds(time) or 0, member_of(id)}
+  local state = state_of(id)
+  if state.author ~= 'user:' .. username then return {'ZREM', key.user_articles(username), member_of(id)} end
+  return {'ZADD', key.user_articles(username), state.time or 0, member_of(id)}
 end)
 
 -- The digest of a link's normal form, which identifies duplicates. `model.py` has lower-cased the host and dropped a

@@ -17,14 +17,26 @@ local function controversial(ups, downs)
   return (ups + downs) ^ (math.min(ups, downs) / math.max(ups, downs))
 end
 
+-- What projections need of an article: author, time in seconds and votes as stored. A missing article has none of them.
+local function state_of(id)
+  local state = shared[id]
+  if not state then
+    local fields = redis.call('HMGET', key.article(id), 'author', 'time', 'votes')
+    state = {author = fields[1], time = parse_seconds(fields[2]), votes = fields[3]}
+    shared[id] = state
+  end
+  return state
+end
+
 -- An article's score in each order; nil if the article does not exist or its time is invalid.
 local function scores_of(id)
-  local time, votes = unpack(redis.call('HMGET', key.article(id), 'time', 'votes'))
-  local posted = parse_seconds(time)
-  if not posted then return nil end
+  local state = state_of(id)
+  local posted = state.time
+  if state.scores or not posted then return state.scores end
   local up, down = key.article_up(id), key.article_down(id)
-  local ups, downs, count = redis.call('SCARD', up), redis.call('SCARD', down), tonumber(votes_of(votes, up, down))
-  return {
+  local ups, downs = redis.call('SCARD', up), redis.call('SCARD', down)
+  local count = tonumber(votes_of(state.votes, up, down))
+  state.scores = {
     time = posted,
     score = posted + VOTE_SECONDS * count,
     hot = hot(count, posted),
@@ -32,20 +44,23 @@ local function scores_of(id)
     top = count,
     controversial = controversial(ups, downs),
   }
+  return state.scores
 end
 
-local function ranking(order) return key['articles_by_' .. order]() end
+local CHANGING_ORDERS, RANKING = {'score'}, {} -- the orders that votes change; the keys of all rankings
+for i = 1, #ADDITIONAL_ORDERS do CHANGING_ORDERS[i + 1] = ADDITIONAL_ORDERS[i] end
+for i = 1, #ORDERS do RANKING[ORDERS[i]] = key['articles_by_' .. ORDERS[i]]() end
 
 -- Commands that write an article's place in these orders. A deleted article is removed. An article whose time is
 -- invalid keeps the place that another service gave it.
 local function ranking_commands(id, orders)
   local scores, commands = scores_of(id), {}
   if not scores and redis.call('EXISTS', key.article(id)) == 1 then return nil end
-  for _, order in ipairs(orders) do
+  for i, order in ipairs(orders) do
     if scores then
-      commands[#commands + 1] = {'ZADD', ranking(order), scores[order], member_of(id)}
+      commands[i] = {'ZADD', RANKING[order], scores[order], member_of(id)}
     else
-      commands[#commands + 1] = {'ZREM', ranking(order), member_of(id)}
+      commands[i] = {'ZREM', RANKING[order], member_of(id)}
     end
   end
   return commands
@@ -55,7 +70,7 @@ end
 projection('additional_rankings', function(id) return ranking_commands(id, ADDITIONAL_ORDERS) end)
 
 -- rankings: an article's score in every order that votes change.
-projection('rankings', function(id) return ranking_commands(id, {'score', unpack(ADDITIONAL_ORDERS)}) end)
+projection('rankings', function(id) return ranking_commands(id, CHANGING_ORDERS) end)
 
 -- time_ranking: an article's place by time.
 projection('time_ranking', function(id) return ranking_commands(id, {'time'}) end)
