@@ -29,7 +29,7 @@ SLOT_MS = 300_000
 def export(
     functions: Functions, history: AudienceHistory, settings: Settings, clock: ManualClock, figures: AudienceFigures
 ) -> AudienceExport:
-    return AudienceExport(ViewingSessions(functions, history, settings, clock), figures.breakdown)
+    return AudienceExport(ViewingSessions(functions, history, settings, clock), figures)
 
 
 async def text_of(chunks: Any) -> bytes:

@@ -9,15 +9,24 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from msgspec import json
+from msgspec import convert, json
 
 from plaza.core import csv_text, parquet
 from plaza.core.csv_text import iso_time, to_csv, without_formula
 from plaza.core.parquet import ColumnType, ParquetColumn, write_parquet
-from plaza.live.audience_breakdown import AudienceBreakdown, require_span
+from plaza.live.audience_breakdown import require_span
+from plaza.live.statistics import AudienceFigures
 from plaza.live.viewing_sessions import ViewingSessions
 
 ExportFormat = Literal["csv", "jsonl", "parquet"]
+ExportFile = Literal[
+    "viewing-sessions.csv",
+    "viewing-sessions.jsonl",
+    "viewing-sessions.parquet",
+    "records.csv",
+    "records.jsonl",
+    "records.parquet",
+]
 JSON_LINES: Final = "application/x-ndjson"
 MEDIA_TYPES: Final[dict[ExportFormat, str]] = {
     "csv": csv_text.MEDIA_TYPE,
@@ -54,9 +63,19 @@ class TimeRange:
 class AudienceExport:
     """Streams rows of an event or one of its sessions."""
 
-    def __init__(self, viewing_sessions: ViewingSessions, breakdown: AudienceBreakdown) -> None:
+    def __init__(self, viewing_sessions: ViewingSessions, figures: AudienceFigures) -> None:
         self._viewing_sessions = viewing_sessions
-        self._breakdown = breakdown
+        self._figures = figures
+
+    async def read(
+        self, file: ExportFile, event: str, session: str | None, span: TimeRange
+    ) -> AsyncIterator[str | bytes]:
+        """Return the content of a file. Refuses a session of another event."""
+        if session:
+            await self._figures.require_session(event, session)
+        noun, _, extension = file.partition(".")
+        rows = self.records if noun == "records" else self.viewing_sessions
+        return rows(convert(extension, ExportFormat), event, session, span)
 
     def viewing_sessions(
         self, format: ExportFormat, event: str, session: str | None, span: TimeRange
@@ -86,7 +105,7 @@ class AudienceExport:
                 )
 
     async def _record_rows(self, event: str, session: str, span: TimeRange) -> AsyncIterator[Row]:
-        async for record in self._breakdown.iterate_records(event, session, span.from_ms or 0, span.to_ms):
+        async for record in self._figures.breakdown.iterate_records(event, session, span.from_ms or 0, span.to_ms):
             yield (
                 record.timestamp,
                 record.viewer_count,

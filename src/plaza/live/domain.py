@@ -45,7 +45,7 @@ def build(core: Core) -> Parts:
             ViewerAuthenticator(core.auth, geo, settings, clock),
             figures,
             viewing_sessions,
-            AudienceExport(viewing_sessions, figures.breakdown),
+            AudienceExport(viewing_sessions, figures),
             reports,
             Retention(viewing_sessions, figures.totals, clock),
             HeartbeatReports(core.functions, history, settings, clock),

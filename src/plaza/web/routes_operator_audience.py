@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
 from plaza.core.http.access import ADMIN
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
-from plaza.live.audience_export import MEDIA_TYPES, AudienceExport, ExportFormat, TimeRange
+from plaza.live.audience_export import MEDIA_TYPES, AudienceExport, ExportFile, ExportFormat, TimeRange
 from plaza.live.model import EventId, SessionId
 from plaza.live.player_reports import PlayerReports
 from plaza.live.retention import COMPARED_MINUTES, ComparedAudience, Retention, RetentionCurve
@@ -26,14 +26,6 @@ page = PageRoutes()
 CURVE_MINUTES: Final = 60
 # Sessions, events and countries in the charts; the API has all.
 MAX_ROWS: Final = 20
-ExportFile = Literal[
-    "viewing-sessions.csv",
-    "viewing-sessions.jsonl",
-    "viewing-sessions.parquet",
-    "records.csv",
-    "records.jsonl",
-    "records.parquet",
-]
 
 
 @page.get("/operator/live/audience", access=ADMIN)
@@ -83,17 +75,12 @@ async def show_audience(
 
 @page.get("/operator/live/audience/{file}", access=ADMIN, media_type="application/octet-stream", limit_first=True)
 async def download_audience(
-    figures: AudienceFigures, export: AudienceExport, file: ExportFile, event: EventId, session: SessionId | None = None
+    export: AudienceExport, file: ExportFile, event: EventId, session: SessionId | None = None
 ) -> Response[bytes]:
     """Download the viewing sessions or the five-minute records of an event or a session."""
-    if session:
-        await figures.require_session(event, session)
-    noun, _, extension = file.partition(".")
-    format = msgspec.convert(extension, ExportFormat)
-    read = export.records if noun == "records" else export.viewing_sessions
     return Response(
-        read(format, event, session, TimeRange(None, None)),
-        media_type=MEDIA_TYPES[format],
+        await export.read(file, event, session, TimeRange(None, None)),
+        media_type=MEDIA_TYPES[msgspec.convert(file.rpartition(".")[2], ExportFormat)],
         headers=[("content-disposition", f'attachment; filename="{file}"')],
     )
 
