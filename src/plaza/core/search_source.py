@@ -43,7 +43,7 @@ class SearchDocument:
 
 
 class SearchHit(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A result. `title` and `text` are what matched; `text` is an excerpt if it is long."""
+    """A result. `title` and `text` are what can match, as a whole; pages show an excerpt."""
 
     id: str
     title: str
