@@ -142,6 +142,76 @@ def test_an_operator_runs_an_audit_and_sees_its_result(robin: Page) -> None:
     expect(robin.locator("#audit")).to_contain_text("No findings.")
 
 
+def _confirm(page: Page, asked: str, button: str) -> None:
+    """Answer the page that asks before an action."""
+    expect(page.get_by_role("heading", name=asked)).to_be_visible()
+    assert page.locator(".effects li").count() >= 2, "it says what it will do"
+    page.get_by_role("button", name=button).click()
+
+
+def test_an_operator_does_the_work_of_the_desk_and_finds_it_in_the_log(robin: Page) -> None:
+    robin.goto("/app/operator/users")
+    robin.get_by_label("Name begins with").fill("ol")
+    robin.get_by_label("State").select_option("active")
+    robin.get_by_role("main").get_by_role("button", name="Search").click()
+    robin.get_by_role("main").get_by_role("link", name="ola").click()
+    robin.get_by_label("New note").fill("Called by phone.")
+    robin.get_by_role("button", name="Add note").click()
+    expect(robin.get_by_role("main")).to_contain_text("Called by phone.")
+    robin.get_by_role("link", name="Suspend…").click()
+    _confirm(robin, "Suspend ola?", "Suspend the user")
+    robin.get_by_role("button", name="Lift suspension").click()
+    robin.locator(".links").get_by_role("link", name="Keys").click()
+    expect(robin.get_by_role("link", name="user:ola:followers", exact=True)).to_be_visible()
+
+    robin.goto("/app/operator/items")
+    robin.get_by_text("Create an item").click()
+    for label, value in (("Name", "Storm lantern"), ("Price", "31.00"), ("Stock", "3")):
+        robin.get_by_label(label, exact=True).fill(value)
+    robin.get_by_role("button", name="Create item").click()
+    robin.get_by_label("Change by").fill("-1")
+    robin.get_by_role("button", name="Change", exact=True).click()
+    expect(robin.get_by_role("heading", name="Stock: 2")).to_be_visible()
+    item = robin.url.partition("?")[0]
+    robin.get_by_role("link", name="Open in the shop").click()
+    robin.get_by_role("button", name="Add to cart").click()
+    robin.get_by_role("link", name="View cart (1)").click()
+    robin.get_by_role("link", name="Check out").click()
+    robin.get_by_role("button", name="Place order for €31.00").click()
+    expect(robin.get_by_role("heading", name="State")).to_be_visible()
+    order = robin.url.rpartition("/")[2]
+    robin.goto("/app/operator/orders")
+    robin.get_by_label("Number").fill(order)
+    robin.get_by_role("main").get_by_role("button", name="Search").click()
+    expect(robin.get_by_role("heading", level=1)).to_contain_text(f"Order {order}")
+    robin.get_by_role("button", name="Mark as paid").click()
+    robin.get_by_role("link", name="Cancel order…").click()
+    _confirm(robin, f"Cancel order {order}?", "Cancel the order")
+    expect(robin.locator("h1 .badge")).to_have_text("cancelled")
+    robin.goto(item)
+    expect(robin.get_by_role("heading", name="Stock: 2")).to_be_visible()
+    robin.get_by_role("link", name="Withdraw item…").click()
+    _confirm(robin, "Withdraw Storm lantern?", "Withdraw the item")
+    expect(robin.get_by_role("button", name="Sell it again")).to_be_visible()
+
+    robin.goto("/app/operator/live")
+    robin.get_by_text("Declare a new event").click()
+    robin.locator("#new-title").fill("Lantern walk")
+    robin.locator("#new-starts").fill("2099-12-01T18:00")
+    robin.get_by_role("button", name="Declare event").click()
+    expect(robin.get_by_role("heading", level=1)).to_have_text("Lantern walk")
+    robin.goto("/app/events")
+    robin.get_by_role("link", name="Lantern walk").click()
+    expect(robin.get_by_text("It has not started yet.")).to_be_visible()
+
+    robin.goto("/app/operator/growth")
+    robin.get_by_text("Show as table: Orders").click()
+    expect(robin.get_by_role("region", name="Orders by day, as a table")).to_be_visible()
+    robin.goto("/app/operator/log?kind=admin")
+    for done in ("suspension", "state=cancelled", "withdrawn=true", "title=Lantern walk"):
+        expect(robin.locator("table.log")).to_contain_text(done)
+
+
 def test_operator_pages_work_without_javascript(browser: Browser, demo: DemoServer) -> None:
     window = _sign_in_as_robin(browser, demo, java_script_enabled=False)
     page = window.page

@@ -240,6 +240,55 @@ def test_the_last_item_is_sold_once(windows: Windows, plaza: BrowserCommunity) -
     expect(other.locator(".stock")).to_have_text("Sold out")
 
 
+def test_a_customer_is_asked_again_if_a_price_changed_and_finds_the_order_again(
+    windows: Windows, plaza: BrowserCommunity
+) -> None:
+    item = plaza.create_item("A dear lamp", 5)
+    page = windows().page
+    page.goto(f"/app/shop/items/{item}")
+    page.get_by_role("button", name="Add to cart").click()
+    page.get_by_role("link", name="View cart (1)").click()
+    page.get_by_role("link", name="Check out").click()
+    plaza.request("PATCH", f"/shop/items/{item}", "admin", price="24.50")
+    page.get_by_role("button", name="Place order for €19.90").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    page.get_by_role("button", name="Place order for €24.50").click()
+    expect(page.locator(".steps [aria-current]")).to_have_text("Placed")
+    page.get_by_role("link", name="Orders").click()
+    page.get_by_role("link", name=re.compile("^Order ")).click()
+    expect(page.locator("table.cart tfoot")).to_contain_text("€24.50")
+    windows.all[-1].errors = [line for line in windows.all[-1].errors if "409" not in line]
+
+
+def test_users_find_what_they_did_and_all_read_hashtags(windows: Windows, plaza: BrowserCommunity) -> None:
+    page = windows().sign_up("olive")
+    page.goto(f"/app/articles/{plaza.article}")
+    page.get_by_role("button", name="Vote up").click()
+    expect(pressed(page, "Vote up")).to_be_visible()
+    page.get_by_label("Your comment").fill("Well paved.")
+    page.get_by_role("button", name="Comment", exact=True).click()
+    expect(page.locator(".comment")).to_contain_text("Well paved.")
+    page.goto("/app/profile")
+    page.get_by_label("Display name").fill("Olive Marsh")
+    page.get_by_role("button", name="Save").click()
+    page.goto("/app/people/olive")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Olive Marsh")
+    page.get_by_role("link", name="Votes", exact=True).click()
+    expect(page.get_by_role("main")).to_contain_text("A field guide to paving")
+    page.get_by_role("link", name="Comments", exact=True).click()
+    page.get_by_role("link", name="Comments on articles").click()
+    expect(page.get_by_role("main")).to_contain_text("Well paved.")
+    page.get_by_role("link", name="Bookmarks").first.click()
+    expect(page.get_by_role("heading", name="Bookmarks")).to_be_visible()
+    page.goto("/app/articles?order=top")
+    for period in ("Today", "This week", "All time"):
+        page.get_by_role("link", name=period).click()
+        expect(page.locator(".chips [aria-current]")).to_have_text(period)
+    guest = windows().page
+    guest.goto("/app/tags/garden")
+    expect(guest.locator("article").first).to_contain_text("#garden")
+
+
 def test_everything_works_without_javascript(windows: Windows, plaza: BrowserCommunity) -> None:
     page = windows(java_script_enabled=False).sign_up("old")
     page.get_by_label("Your post").fill("By hand")
