@@ -158,6 +158,19 @@ async def test_a_request_refused_on_arrival_leaves_its_connection_usable(server:
     await eventually(lambda: shed("queue_full") == before + 2)
 
 
+@pytest.mark.parametrize("server", [5], indirect=True)
+async def test_a_burst_is_refused_on_arrival(server: OverloadedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission_queue, "REFUSAL_SECONDS", FOREVER)
+    before = shed("queue_full")
+    connections = [await asyncio.open_connection("127.0.0.1", server.client.base_url.port) for _ in range(20)]
+    for _, writer in connections:  # all before the server reads the first
+        writer.write(b"GET /gated HTTP/1.1\r\nhost: x\r\n\r\n")
+    await eventually(lambda: shed("queue_full") == before + 14)
+    assert (server.queue.running, len(server.queue), len(server.queue._refused)) == (1, 5, 14)
+    for _, writer in connections:
+        writer.close()
+
+
 @pytest.mark.parametrize("server", [1], indirect=True)
 async def test_a_refused_connection_that_cannot_go_on_is_closed(server: OverloadedServer) -> None:
     await server.block(2)

@@ -67,6 +67,8 @@ class AdmissionControl:
         if exchange.path in self._health:
             await self._app.handle(exchange)
             return
+        if exchange.arrived:  # `refuses` let it in
+            queue.arriving -= 1
         if not await queue.enter(exchange.arrived or monotonic(), self._wait_seconds(exchange.method)):
             response, request_id = self._response, new_request_id()
             headers = [*response.headers(request_id), *self.cors_headers(exchange)]
@@ -92,10 +94,7 @@ class AdmissionControl:
 
     def refuses(self, exchange: Exchange) -> bool:
         """Whether to refuse a request on arrival, because it would wait too long. If so, call `refuse_later`."""
-        queue = self._queue
-        return (
-            len(queue) > 0 and exchange.path not in self._health and queue.is_full(self._wait_seconds(exchange.method))
-        )
+        return exchange.path not in self._health and not self._queue.arrive(self._wait_seconds(exchange.method))
 
     def refuse_later(self, respond: Callable[[], None]) -> None:
         """Call `respond` after `REFUSAL_SECONDS`."""

@@ -75,13 +75,10 @@ class CompletionRate:
 
     def __init__(self) -> None:
         self.completed = 0  # in this window
+        self.per_second: float | None = None
         self._windows: deque[float] = deque(maxlen=WINDOWS)
         self._is_saturated = True  # requests waited at every tick of this window
         self._start = monotonic()
-
-    @property
-    def per_second(self) -> float | None:
-        return max(self._windows, default=0.0) or None
 
     def measure(self, now: float, *, is_saturated: bool) -> None:
         """Call it at every tick."""
@@ -92,6 +89,7 @@ class CompletionRate:
                 self._windows.append(self.completed / seconds)
             else:
                 self._windows.clear()
+            self.per_second = max(self._windows, default=0.0) or None
             self._start, self.completed, self._is_saturated = now, 0, True
 
 
@@ -100,6 +98,7 @@ class AdmissionQueue:
 
     def __init__(self, *, max_waiting: int = MAX_WAITING) -> None:
         self.running = 0
+        self.arriving = 0  # those that were let in on arrival, and whose task has not begun
         self._max_waiting = max_waiting
         self._waiting: deque[Waiter] = deque()
         self._refused: deque[tuple[float, Callable[[], None]]] = deque()  # when to respond, and how
@@ -113,11 +112,20 @@ class AdmissionQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def is_full(self, wait_seconds: float) -> bool:
-        """Whether a request that arrives now would wait longer than this; if so, it is counted as shed."""
-        waiting = len(self._waiting)
-        if not waiting:
+    def arrive(self, wait_seconds: float) -> bool:
+        """Let in a request that arrives now, unless it would wait longer than this; if so, it is counted as shed.
+
+        Many can arrive in one turn of the event loop, before the first of them has begun. One that begins lowers
+        `arriving`, and calls `enter`.
+        """
+        waiting = len(self._waiting) + self.arriving
+        if waiting and self._is_full(waiting - max(0, MIN_RUNNING - self.running), wait_seconds):
             return False
+        self.arriving += 1
+        return True
+
+    def _is_full(self, waiting: int, wait_seconds: float) -> bool:
+        """Whether a request behind so many would wait longer than this; if so, it is counted as shed."""
         limit = self._max_waiting
         rate = self._rate.per_second
         if rate is not None:
@@ -146,7 +154,7 @@ class AdmissionQueue:
         if arrived + wait_seconds < monotonic():
             self._shed.waited += 1
             return False
-        if self.is_full(wait_seconds):
+        if self._waiting and self._is_full(len(self._waiting), wait_seconds):
             return False
         waiter = Waiter(asyncio.get_running_loop().create_future(), arrived + wait_seconds)
         self._waiting.append(waiter)
