@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
-from sqlalchemy import delete
+from sqlalchemy import delete, text
 
 from plaza.core import search_source
 from plaza.core.events import Events
@@ -147,8 +148,13 @@ async def test_the_audit_finds_and_repairs_a_wrong_index(followed: SearchCommuni
         await tx.execute(delete(SEARCH_NAME).where(SEARCH_NAME.c.key == "ana"))
     assert [group.count for group in (await audits.run(REPAIR)).groups] == [1], "no name, so no suggestion"
     assert (await followed.request("GET", "/search/suggest?q=an"))["users"][0]["id"] == "ana"
+    for repair in (partial(audits.run, REPAIR), followed.index):
+        async with followed.plaza.core.sql.begin() as tx:
+            await tx.execute(text("INSERT INTO search_words(search_words) VALUES('delete-all')"))
+        assert await followed.find("lake") == {}
+        await repair()
+        assert await followed.find("lake") == {"posts": [post]}
     assert (await audits.run()).clean
-    assert await followed.find("lake") == {"posts": [post]}
     assert await index.stored("posts", ["no-such-post"]) == {}
     valkey = followed.plaza.core.valkey
     await valkey.call("ZADD", USERS_REGULAR(), 1, "odd")

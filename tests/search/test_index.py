@@ -15,6 +15,7 @@ from plaza.search import index as index_module
 from plaza.search import match_expression
 from plaza.search import words as words_module
 from plaza.search.index import SearchIndex
+from plaza.search.lost_rows import LostRows
 from plaza.search.names import TAGS, distance
 from plaza.search.query import Phrase, Query, parse_query
 from plaza.search.words import fold, words_of
@@ -153,6 +154,28 @@ async def test_a_text_of_the_longest_words_is_indexed(sql: Sql) -> None:
     words = " ".join(f"{n}{chr(0x10400) * 600}" for n in range(words_module.MAX_WORDS + 1))
     await index.write("items", {"1": SearchDocument([words], tags=[f"{n}{chr(0x10400) * 90}" for n in range(200)])})
     assert await found(index, "0" + chr(0x10400) * 70, "items") == {"1"}
+
+
+async def test_lost_and_damaged_rows_are_found_and_restored(sql: Sql) -> None:
+    index, lost_rows = SearchIndex(sql), LostRows(sql)
+    await index.write("posts", {"1": document("red garden", tags=("plants",)), "2": document("🎁", ""), "k\0": None})
+    await index.write("users", {"hannah": SearchDocument(["hannah"], names=["hannah"])})
+    damages = {
+        "sqlite": ["INSERT INTO search_words(search_words) VALUES('delete-all')", "DELETE FROM search_words_data"],
+        "postgresql": ["DELETE FROM search_words", "UPDATE search_words SET terms = 'other'"],
+    }
+    for damage in (*damages[sql.dialect], "DELETE FROM search_trigram", "DELETE FROM search_name WHERE kind = 'tags'"):
+        assert await lost_rows.find("posts", ["1", "2", "3", "k\0"]) == await lost_rows.find("users", ["hannah"]) == []
+        async with sql.begin() as tx:
+            await tx.execute(sql_text(damage))
+        assert "1" in await lost_rows.find("posts", ["1", "2", "3", "k\0"]), damage
+        for kind, key in (("posts", "1"), ("posts", "2"), ("users", "hannah")):
+            await lost_rows.restore(kind, [key])
+        assert await found(index, "garden") == {"1"}, damage
+        assert [name.weight for name in await index.names.by_prefix(TAGS, "pl", 9)] == [1], damage
+        assert [name.key for name in await index.names.similar(TAGS, "plnats")] == ["plants"], damage
+        assert [name.key for name in await index.names.containing("users", "nna", 9)] == ["hannah"], damage
+    assert await index.write("posts", {"1": None, "2": None}) == ["1", "2"]
 
 
 async def test_many_writers_count_tags_exactly(sql: Sql) -> None:

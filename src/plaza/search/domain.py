@@ -12,6 +12,7 @@ from plaza.search.indexer import Indexer
 from plaza.search.invariants import SearchInspector
 from plaza.search.jobs import consumers
 from plaza.search.keys import CATALOGUE
+from plaza.search.lost_rows import LostRows
 from plaza.search.personal_data import SearchPersonalData
 from plaza.search.rebuild import IndexRebuild
 from plaza.search.routes import route
@@ -25,7 +26,7 @@ def build(core: Core) -> Parts:
     """Build the search on the sources of the domains that are built before it."""
     index, events = SearchIndex(core.sql), Events(core.functions)
     sources = {source.kind: source for source in core.provided.search_sources}
-    indexer = Indexer(index, sources)
+    indexer = Indexer(index, sources, LostRows(core.sql))
     tags = next((source for source in sources.values() if isinstance(source, TagSource)), None)
     authors = next((source for source in sources.values() if isinstance(source, AuthorSource)), None)
     rebuild = IndexRebuild(core.sql, indexer)

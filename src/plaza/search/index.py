@@ -7,7 +7,7 @@ turns (SQLite has one writer; PostgreSQL gets a lock), so that the counts of tag
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -59,8 +59,8 @@ MAX_RARE, MAX_FEW = 5_000, 1_000
 # To read the index for the beginning of a word in so many documents takes longer than to read so many documents.
 FREQUENT_BEGINNING, MAX_RARE_READ = 100_000, 1_000
 
-_WORDS = table("search_words", column("rowid"), column("terms"))
-_MATCHES: Final = {
+WORDS = table("search_words", column("rowid"), column("terms"))
+MATCHES: Final = {
     "sqlite": text("search_words MATCH :expression"),
     "postgresql": text("search_words.terms @@ CAST(:expression AS tsquery)"),
 }
@@ -82,13 +82,13 @@ def _select_matches(ids: FromClause) -> Select[Any]:
 
 
 # PostgreSQL must not use the order or the range of ids to find words: it would read all documents from the newest on.
-_UNINDEXED_ID = _WORDS.c.rowid + literal_column("0")
+_UNINDEXED_ID = WORDS.c.rowid + literal_column("0")
 
 
 def _newest_matches(dialect: str) -> Select[Any]:
     # The newest ids are chosen before documents are read. FTS5 yields ids in this order and stops when it has enough.
-    id = _WORDS.c.rowid if dialect == "sqlite" else _UNINDEXED_ID
-    newest = select(_WORDS.c.rowid).where(_MATCHES[dialect]).order_by(id.desc()).limit(_COUNT_PARAMETER)
+    id = WORDS.c.rowid if dialect == "sqlite" else _UNINDEXED_ID
+    newest = select(WORDS.c.rowid).where(MATCHES[dialect]).order_by(id.desc()).limit(_COUNT_PARAMETER)
     return _select_matches(newest.subquery())
 
 
@@ -99,9 +99,9 @@ def _newest_by_windows(sizes: int) -> Select[Any]:
     window is a condition of its own, and the first: the index then skips to its words. For `a & b & window` it reads
     the whole list of `b`, and with the window as the last condition those of two words that no document has together.
     """
-    last = select(func.coalesce(func.max(_WORDS.c.rowid), 0).label("id")).cte("last")
-    matches = select(_WORDS.c.rowid).order_by(_UNINDEXED_ID.desc()).limit(_COUNT_PARAMETER)
-    is_match = _MATCHES["postgresql"]
+    last = select(func.coalesce(func.max(WORDS.c.rowid), 0).label("id")).cte("last")
+    matches = select(WORDS.c.rowid).order_by(_UNINDEXED_ID.desc()).limit(_COUNT_PARAMETER)
+    is_match = MATCHES["postgresql"]
     is_older: ColumnElement[bool] = true()
     parts = []
     for mark, bits, count in match_expression.WINDOWS[:sizes]:
@@ -113,7 +113,7 @@ def _newest_by_windows(sizes: int) -> Select[Any]:
         )
         windows = func.generate_series(newest, oldest, -1).table_valued("number", name=f"of{bits}").render_derived()
         window = func.concat(literal_column(f"'{mark}'"), windows.c.number).op("::")(literal_column("tsquery"))
-        found = matches.where(_WORDS.c.terms.op("@@")(window), is_match, is_older).lateral()
+        found = matches.where(WORDS.c.terms.op("@@")(window), is_match, is_older).lateral()
         parts.append(select(found.c.rowid).select_from(windows).join(found, true()))
         is_older = oldest.op("<<")(literal_column(str(bits))) > _UNINDEXED_ID
     parts.append(select(matches.where(is_match, is_older).subquery().c.rowid))
@@ -144,13 +144,13 @@ def _newest_among_rare() -> Select[Any]:
 
 
 def _heaviest_matches(dialect: str) -> Select[Any]:
-    matches = _select_matches(_WORDS).where(_MATCHES[dialect])
+    matches = _select_matches(WORDS).where(MATCHES[dialect])
     return matches.order_by(SEARCH_DOCUMENT.c.weight.desc()).limit(_COUNT_PARAMETER)
 
 
-_HAS_KEY = (SEARCH_DOCUMENT.c.kind == bindparam("kind"), SEARCH_DOCUMENT.c.key.in_(bindparam("keys", expanding=True)))
-_BY_KEYS = select(SEARCH_DOCUMENT).where(*_HAS_KEY)
-_MATCHES_BY_KEYS = select(*_MATCH_COLUMNS).where(*_HAS_KEY)
+HAS_KEY = (SEARCH_DOCUMENT.c.kind == bindparam("kind"), SEARCH_DOCUMENT.c.key.in_(bindparam("keys", expanding=True)))
+_BY_KEYS = select(SEARCH_DOCUMENT).where(*HAS_KEY)
+_MATCHES_BY_KEYS = select(*_MATCH_COLUMNS).where(*HAS_KEY)
 _BY_AUTHOR = select(SEARCH_DOCUMENT.c.key).where(
     SEARCH_DOCUMENT.c.kind == bindparam("kind"), SEARCH_DOCUMENT.c.author == bindparam("author")
 )
@@ -188,7 +188,7 @@ class SearchIndex:
             self._newest_rare = _newest_by_windows(2)
             self._newest_among_rare = _newest_among_rare()
         self._heaviest = _heaviest_matches(sql.dialect)
-        self._expression = fts5_expression if sql.dialect == "sqlite" else tsquery_expression
+        self._expression = expression_for(sql.dialect)
 
     async def find(self, kind: str, query: Query, count: int, *, newest: bool = False) -> list[SearchMatch]:
         """Return documents that match: the heaviest, or the newest. One statement."""
@@ -261,8 +261,7 @@ class SearchIndex:
         if not renamed and not _changes(wanted, await self.stored(kind, list(wanted))):
             return []
         async with self._sql.begin() as tx:
-            if self._sql.dialect == "postgresql":
-                await tx.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _WRITER_LOCK})
+            await lock_writers(self._sql, tx)
             found = (await tx.execute(_BY_KEYS, {"kind": kind, "keys": list(wanted)})).all()
             stored = {row.key: row for row in found}
             changed = list(dict.fromkeys([*_changes(wanted, stored), *renamed]))
@@ -298,14 +297,30 @@ class SearchIndex:
     async def _write_words(self, tx: AsyncConnection, documents: Sequence[tuple[int, str]]) -> None:
         """Write the words of documents. On SQLite, triggers have done it."""
         if self._sql.dialect == "postgresql":
-            rows = [{"id": id, "terms": tsvector_literal(id, terms)} for id, terms in documents]
-            await tx.execute(_WRITE_WORDS, rows)
+            await write_words(tx, documents)
+
+
+def expression_for(dialect: str) -> Callable[[str, Query], str]:
+    """Return the function that writes a query in the language of a database."""
+    return fts5_expression if dialect == "sqlite" else tsquery_expression
+
+
+async def lock_writers(sql: Sql, tx: AsyncConnection) -> None:
+    """Let other writers of the index wait for the end of a transaction."""
+    if sql.dialect == "postgresql":
+        await tx.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _WRITER_LOCK})
 
 
 _WRITE_WORDS = text(
     "INSERT INTO search_words (rowid, terms) VALUES (:id, CAST(:terms AS tsvector)) "
     "ON CONFLICT (rowid) DO UPDATE SET terms = excluded.terms"
 )
+
+
+async def write_words(tx: AsyncConnection, documents: Sequence[tuple[int, str]]) -> None:
+    """Write the words of documents, by their ids, on PostgreSQL."""
+    if documents:
+        await tx.execute(_WRITE_WORDS, [{"id": id, "terms": tsvector_literal(id, terms)} for id, terms in documents])
 
 
 def fits_column(key: str) -> bool:
@@ -358,10 +373,11 @@ def _tag_changes(
     """Return by how much the number of documents with a tag changes."""
     counts: Counter[str] = Counter()
     for key in keys:
-        counts.update(_tags(rows[key]["tags"] if key in rows else ""))
-        counts.subtract(_tags(stored[key].tags if key in stored else ""))
+        counts.update(split_tags(rows[key]["tags"] if key in rows else ""))
+        counts.subtract(split_tags(stored[key].tags if key in stored else ""))
     return Counter({tag: count for tag, count in counts.items() if count})
 
 
-def _tags(joined: str) -> list[str]:
+def split_tags(joined: str) -> list[str]:
+    """Return the tags of a document's row."""
     return [tag for tag in joined.split(",") if tag]

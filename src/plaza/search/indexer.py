@@ -10,6 +10,7 @@ from plaza.core.search_source import SearchDocument, SearchSource
 from plaza.core.sequences import chunks
 from plaza.core.valkey import damaged_keys_as_absent
 from plaza.search.index import SearchIndex
+from plaza.search.lost_rows import LostRows
 
 # Documents in one transaction: long enough to be cheap, short enough for other writers.
 BATCH: Final = 200
@@ -24,9 +25,20 @@ AUTHOR_EVENTS: Final = frozenset({"user.renamed", "user.deleted"})
 class Indexer:
     """Writes documents of all sources to the index."""
 
-    def __init__(self, index: SearchIndex, sources: Mapping[str, SearchSource]) -> None:
+    def __init__(self, index: SearchIndex, sources: Mapping[str, SearchSource], lost_rows: LostRows) -> None:
         self.index = index
         self.sources = sources
+        self._lost_rows = lost_rows
+
+    async def repair(self, kind: str, keys: Sequence[str]) -> None:
+        """Index objects as they are now, also if tables of the index have lost rows."""
+        await self._lost_rows.restore(kind, keys)  # first: a damaged FTS5 table cannot be written
+        await self.refresh(kind, keys)
+
+    async def misleading(self, kind: str, documents: Mapping[str, SearchDocument | None]) -> list[str]:
+        """Return the keys that the index does not find as their documents say."""
+        lost = await self._lost_rows.find(kind, list(documents))
+        return list(dict.fromkeys([*await self.index.misleading(kind, documents), *lost]))
 
     async def refresh(self, kind: str, keys: Iterable[str]) -> int:
         """Index objects as they are now, and remove those that no user may find. Returns how many changed.

@@ -61,7 +61,7 @@ class SearchInspector:
 
     async def repair(self, fault: Violation) -> None:
         """Index the object as it is now."""
-        await self._indexer.refresh(fault.key, [fault.member])
+        await self._indexer.repair(fault.key, [fault.member])
 
     async def _outdated(self, kind: str, keys: Sequence[str]) -> list[str]:
         """Return the keys whose documents differ from an unchanged source while no event waits."""
@@ -72,7 +72,7 @@ class SearchInspector:
             if attempt and not await self._wait_until_caught_up():
                 return []
             documents = await self._indexer.documents(kind, keys)
-            differing = await self._indexer.index.misleading(kind, documents)
+            differing = await self._indexer.misleading(kind, documents)
             keys = [key for key in differing if not attempt or documents[key] == suspects[key]]
             suspects = {key: documents[key] for key in keys}
         return list(keys)

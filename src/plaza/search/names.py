@@ -7,12 +7,12 @@ two names decides.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Select, Table, bindparam, delete, func, insert, select, union_all
+from sqlalchemy import Row, Select, Table, bindparam, delete, exists, func, insert, select, union_all
 
 from plaza.core.async_engine import AsyncConnection
 from plaza.core.search_source import SearchDocument
@@ -45,6 +45,9 @@ _OWNERS = select(SEARCH_NAME.c.name, SEARCH_NAME.c.key, SEARCH_NAME.c.weight).wh
 _OF_OWNERS = select(SEARCH_NAME.c.name, SEARCH_NAME.c.key).where(
     SEARCH_NAME.c.kind == bindparam("kind"), SEARCH_NAME.c.key.in_(bindparam("keys", expanding=True))
 )
+
+_HAS_TRIGRAMS = exists().where(SEARCH_TRIGRAM.c.kind == SEARCH_NAME.c.kind, SEARCH_TRIGRAM.c.name == SEARCH_NAME.c.name)
+_WITHOUT_TRIGRAMS = _OF_OWNERS.where(~_HAS_TRIGRAMS)
 
 # The characters that may follow two letters in a username, so that these are found by their trigrams too.
 _FOLLOWING: Final = " -._0123456789abcdefghijklmnopqrstuvwxyz"
@@ -163,6 +166,24 @@ class NameIndex:
         mine = (SEARCH_NAME.c.kind == TAGS, SEARCH_NAME.c.key.in_([row["key"] for row in rows]))
         await tx.execute(delete(SEARCH_NAME).where(*mine, SEARCH_NAME.c.weight <= 0))
         await self._update_trigrams(tx, TAGS, {str(row["name"]) for row in rows})
+
+    async def without_trigrams(self, kind: str, keys: Collection[str]) -> list[Row[Any]]:
+        """Return names of owners, with `name` and `key`, that have lost their trigrams. One statement."""
+        return list(await self._sql.fetch_all(_WITHOUT_TRIGRAMS, kind=kind, keys=list(keys)))
+
+    async def lost_tags(self, tags: Collection[str]) -> set[str]:
+        """Return which tags are not suggested, or not corrected. Two statements if there are any."""
+        if not tags:
+            return set()
+        known = {row.key for row in await self._sql.fetch_all(_OF_OWNERS, kind=TAGS, keys=list(tags))}
+        return {*tags} - known | {row.key for row in await self.without_trigrams(TAGS, tags)}
+
+    async def restore(self, tx: AsyncConnection, kind: str, keys: Collection[str], tags: Mapping[str, int]) -> None:
+        """Write the lost trigrams of owners' names, and lost tags with the numbers of their documents."""
+        await tx.execute(delete(SEARCH_NAME).where(SEARCH_NAME.c.kind == TAGS, SEARCH_NAME.c.key.in_(list(tags))))
+        await self.count_tags(tx, tags)
+        names = (await tx.execute(_WITHOUT_TRIGRAMS, {"kind": kind, "keys": list(keys)})).scalars()
+        await self._update_trigrams(tx, kind, set(names))
 
     async def _update_trigrams(self, tx: AsyncConnection, kind: str, names: set[str]) -> None:
         """Give names in use their trigrams, and remove those of the others."""

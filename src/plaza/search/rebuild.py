@@ -40,13 +40,13 @@ class IndexRebuild:
         source = self._indexer.sources[kind]
         total = await source.count(after)
         async for keys in source.all_keys(after):
-            await self._indexer.refresh(kind, keys)
+            await self._indexer.repair(kind, keys)
             if fitting := [key for key in keys if fits_column(key)]:
                 await self._save(kind, fitting[-1])
             show(kind, len(keys), total)
         last, total = "", await self._indexer.index.count(kind)
         while keys := await self._indexer.index.keys_after(kind, last, CHECK_BATCH):
-            await self._indexer.refresh(kind, keys)
+            await self._indexer.repair(kind, keys)
             last = keys[-1]
             show(f"check {kind}", len(keys), total)
         await self._save(kind, last, done=True)
