@@ -174,7 +174,7 @@ async def test_lost_and_damaged_rows_are_found_and_restored(sql: Sql) -> None:
         assert await found(index, "garden") == {"1"}, damage
         assert [name.weight for name in await index.names.by_prefix(TAGS, "pl", 9)] == [1], damage
         assert [name.key for name in await index.names.similar(TAGS, "plnats")] == ["plants"], damage
-        assert [name.key for name in await index.names.containing("users", "nna", 9)] == ["hannah"], damage
+        assert await index.names.owners_containing("users", "nna", 9) == ["hannah"], damage
     assert await index.write("posts", {"1": None, "2": None}) == ["1", "2"]
 
 
@@ -200,11 +200,11 @@ async def test_names_are_suggested_by_weight_and_corrected_by_distance(sql: Sql)
     assert [name.key for name in await index.names.similar("users", "anbael")] == ["anabel"]
     assert [name.key for name in await index.names.similar("users", "hanna")] == ["hannah", "ana"]
     assert await index.names.similar("users", "zebra") == []
-    assert [name.key for name in await index.names.containing("users", "AN", 3)] == ["hannah", "Andreas", "anabel"]
-    assert [name.key for name in await index.names.containing("users", "nna", 9)] == ["hannah"]
-    assert [name.key for name in await index.names.containing("users", "eas", 9)] == ["Andreas"]
+    assert await index.names.owners_containing("users", "AN", 3) == ["hannah", "Andreas", "anabel"]
+    assert await index.names.owners_containing("users", "nna", 9) == ["hannah"]
+    assert await index.names.owners_containing("users", "eas", 9) == ["Andreas"]
     for absent in ("ndrax", "a%a", "a_a", "nn\\"):
-        assert await index.names.containing("users", absent, 9) == []
+        assert await index.names.owners_containing("users", absent, 9) == []
 
 
 @pytest.mark.parametrize(

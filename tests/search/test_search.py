@@ -70,6 +70,16 @@ async def test_the_query_language(garden_community: SearchCommunity) -> None:
 
 async def test_users_rank_by_follow_then_prefix_then_followers(garden_community: SearchCommunity) -> None:
     assert (await garden_community.find("an", type="users"))["users"] == ["ana", "hannah"], "who has more followers"
+    # More than a page of names that contain it, all of them of few users, and heavier than hannah's.
+    many = [{"username": f"an{n}", "display_name": f"An{n} Van Jan Dan Pan"} for n in range(5)]
+    await garden_community.sync("users", *many)
+    fans = [{"follower": f"an{n}", "following": f"an{m}"} for n in range(5) for m in range(5) if n != m]
+    await garden_community.sync("follows", *fans)
+    await garden_community.index()
+    found = (await garden_community.find("an", type="users"))["users"]
+    assert found == [*(f"an{n}" for n in range(5)), "ana", "hannah"]
+    for n in range(5):
+        await garden_community.request("PUT", f"/users/an{n}/suspension", "root")
     await garden_community.sync("users", {"username": "anton"}, {"username": "andy"})
     await garden_community.sync("follows", {"follower": "ben", "following": "anton"})
     await garden_community.index()

@@ -51,14 +51,20 @@ _WITHOUT_TRIGRAMS = _OF_OWNERS.where(~_HAS_TRIGRAMS)
 
 # The characters that may follow two letters in a username, so that these are found by their trigrams too.
 _FOLLOWING: Final = " -._0123456789abcdefghijklmnopqrstuvwxyz"
-_CONTAINING = _BY_WEIGHT.where(
-    SEARCH_NAME.c.name.in_(
-        select(SEARCH_TRIGRAM.c.name)
-        .where(SEARCH_TRIGRAM.c.kind == bindparam("kind"))
-        .where(SEARCH_TRIGRAM.c.trigram.in_(bindparam("trigrams", expanding=True)))
-        .where(SEARCH_TRIGRAM.c.name.like(bindparam("pattern"), escape="\\"))
-        .limit(MAX_PER_TRIGRAM)
-    )
+_CONTAINING = (
+    select(SEARCH_TRIGRAM.c.name)
+    .where(SEARCH_TRIGRAM.c.kind == bindparam("kind"))
+    .where(SEARCH_TRIGRAM.c.trigram.in_(bindparam("trigrams", expanding=True)))
+    .where(SEARCH_TRIGRAM.c.name.like(bindparam("pattern"), escape="\\"))
+    .limit(MAX_PER_TRIGRAM)
+)
+# Each owner once: some have several names with the same letters.
+_OWNERS_CONTAINING = (
+    select(SEARCH_NAME.c.key)
+    .where(SEARCH_NAME.c.kind == bindparam("kind"), SEARCH_NAME.c.name.in_(_CONTAINING))
+    .group_by(SEARCH_NAME.c.key)
+    .order_by(func.max(SEARCH_NAME.c.weight).desc(), SEARCH_NAME.c.key)
+    .limit(bindparam("count"))
 )
 
 
@@ -101,13 +107,13 @@ class NameIndex:
             rows = await self._sql.fetch_all(_BY_LONG_PREFIX, kind=kind, prefix=start, end=end, count=count)
         return [Name(row.name, row.key, row.weight) for row in rows]
 
-    async def containing(self, kind: str, text: str, count: int) -> list[Name]:
-        """Return names that contain a text of at least two characters, the heaviest first. One statement."""
+    async def owners_containing(self, kind: str, text: str, count: int) -> list[str]:
+        """Return owners of names that contain a text of at least two characters, the heaviest first. One statement."""
         part = fold(text)[:MAX_NAME_CHARACTERS]
         trigrams = [part[:3]] if len(part) > 2 else [part + character for character in _FOLLOWING]
         pattern = "%" + re.sub(r"([\\%_])", r"\\\1", part) + "%"
-        rows = await self._sql.fetch_all(_CONTAINING, kind=kind, trigrams=trigrams, pattern=pattern, count=count)
-        return [Name(row.name, row.key, row.weight) for row in rows]
+        values = {"kind": kind, "trigrams": trigrams, "pattern": pattern, "count": count}
+        return [row.key for row in await self._sql.fetch_all(_OWNERS_CONTAINING, **values)]
 
     async def similar(self, kind: str, word: str) -> list[Name]:
         """Return names that differ from a word by one or two letters, the nearest first. Two statements."""

@@ -157,7 +157,7 @@ class Search:
             known = {match.key for match in found}
             named = {*await self._users_named(viewer, query.name, MAX_CANDIDATES)} - known
             if len(known) + len(named) < ENOUGH_EXACT and " " not in query.name:
-                named |= {name.key for name in await self._index.names.containing(kind, query.name, ENOUGH_EXACT)}
+                named |= {*await self._index.names.owners_containing(kind, query.name, ENOUGH_EXACT)}
             found += await self._index.matches(kind, sorted(named - known))
         for _ in range(MAX_MORE):
             if self._authors is None or len(found) < ENOUGH_EXACT:
