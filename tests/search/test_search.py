@@ -169,6 +169,13 @@ async def test_suggestions_are_users_and_tags(garden_community: SearchCommunity)
     assert [user["id"] for user in silva["users"]] == ["ana"], "a word of the display name"
     assert (await garden_community.request("GET", "/search/suggest?q=%40ro"))["tags"] == []
     assert await garden_community.request("GET", "/search/suggest?q=%23") == {"users": [], "tags": []}
+    # A user with many names and followers takes one place, not all of them.
+    many = " ".join(f"si{first}{second}" for first in "ab" for second in "abcdefghijklmnopq")
+    await garden_community.sync("users", {"username": "ben", "display_name": many}, {"username": "simon"})
+    await garden_community.sync("follows", {"follower": "hannah", "following": "ben"})
+    await garden_community.index()
+    si = await garden_community.request("GET", "/search/suggest?q=si")
+    assert [user["id"] for user in si["users"]] == ["ben", "ana", "simon"]
 
 
 async def test_wrong_letters_are_corrected_if_nothing_is_found(garden_community: SearchCommunity) -> None:
@@ -179,6 +186,10 @@ async def test_wrong_letters_are_corrected_if_nothing_is_found(garden_community:
     for nothing in ("zzzzzz", "zzzzzz -hanah", "zzzzzz hanah"):
         query = httpx.QueryParams({"q": nothing})
         assert "did_you_mean" not in await garden_community.request("GET", f"/search?{query}"), nothing
+    longest = "hanah -" + "z" * 93
+    assert (await garden_community.request("GET", f"/search?q={longest[:-1]}"))["did_you_mean"].startswith("hannah")
+    shorter = (await garden_community.request("GET", f"/search?q={longest}"))["did_you_mean"]
+    assert shorter.startswith("ana "), "with hannah it would have 101 characters"
     await garden_community.request("POST", "/users/hannah/block", "ana")
     assert (await garden_community.request("GET", "/search?q=hanah", "ana"))["did_you_mean"] == "ana"
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from plaza.search.names import TAGS, NameIndex
+from plaza.search.query import MAX_QUERY_CHARACTERS
 from plaza.search.words import fold
 
 # Corrections that are tried for one word, the nearest first.
@@ -44,7 +45,8 @@ class Corrections:
                     # A word of a display name is corrected to this word, which also finds the other users with it.
                     right = name.key if word["mark"] or kind == TAGS or fold(name.key) == name.name else name.name
                     corrected = text[: word.start("name")] + right + text[word.end("name") :]
-                    found.append(Correction(corrected, kind, name.key))
+                    if len(corrected) <= MAX_QUERY_CHARACTERS:
+                        found.append(Correction(corrected, kind, name.key))
         return found
 
 

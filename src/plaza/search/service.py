@@ -40,6 +40,8 @@ MAX_MORE: Final = 3
 MAX_CORRECTED_SEARCHES: Final = 3
 # Names read for suggestions. Some belong to one user, and some are hidden from the viewer.
 MAX_NAMES_READ: Final = 4 * MAX_SUGGESTIONS
+# So many times more are read if they belong to few users: a display name can have 30 words that begin alike.
+MORE_NAMES: Final = 8
 
 
 class Search:
@@ -104,7 +106,7 @@ class Search:
         return await self._snapshots.page(name, page, first_keys, load)
 
     async def suggest(self, viewer: Actor | None, text: str) -> Suggestions:
-        """Return users and tags whose names begin with a text. Two statements and two round trips."""
+        """Return users and tags whose names begin with a text. Two or three statements and two round trips."""
         typed = text.strip()
         prefix = typed.lstrip("@#")
         if not prefix:
@@ -180,6 +182,8 @@ class Search:
         """
         wanted = fold(name)
         names = await self._index.names.by_prefix("users", name, count)
+        if len(names) == count and len({each.key for each in names}) < MAX_SUGGESTIONS:
+            names = await self._index.names.by_prefix("users", name, MORE_NAMES * count)
         followed = await self._authors.followed_users(viewer) if self._authors and viewer else []
         keys = [name, wanted, *(user for user in followed if fold(user).startswith(wanted))]
         return list(dict.fromkeys([*filter(is_username, keys), *(each.key for each in _exact_first(names, wanted))]))
