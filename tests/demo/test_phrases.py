@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from random import Random
 from xml.etree import ElementTree
 
@@ -12,6 +14,7 @@ from plaza.challenges.model import CATEGORY_NAMES
 from plaza.core.tokens import is_username
 from plaza.demo import drawings
 from plaza.demo.generator import LARGE_COMMUNITY, SMALL_COMMUNITY, CommunityPlan
+from plaza.demo.loader import COMMUNITY_POSTS
 from plaza.demo.phrases import TOPICS, fill_slots, read_texts, topic
 from plaza.demo.users import CommunityUsers, GeneratedUsers
 from plaza.shop.model import NewItem
@@ -28,7 +31,7 @@ def test_every_sentence_can_be_filled(name: str) -> None:
         text = fill_slots(sentence, about.slots, rng)
         assert "{" not in text
         assert text[0].isupper() or not text[0].isalpha()
-    used = {tag for _ in range(300) for tag in all_tags(about.post(rng)[1], [])}
+    used = {tag for _ in range(300) for tag in all_tags(about.post(rng.choice(about.posts), rng), [])}
     assert used == {about.tag, *about.tag_words}, "every tag is used"
 
 
@@ -73,10 +76,10 @@ def test_the_same_seed_gives_the_same_community() -> None:
 
 
 def test_generated_records_are_valid_imports_and_lie_in_the_past() -> None:
-    plan = CommunityPlan("community", CommunityUsers(), 190, ANCHOR, SMALL_COMMUNITY)
+    plan = CommunityPlan("community", CommunityUsers(), COMMUNITY_POSTS, ANCHOR, SMALL_COMMUNITY)
     users, items, follows = (
         plan.generate_users(0, 99),
-        plan.generate_posts(0, 190),
+        plan.generate_posts(0, COMMUNITY_POSTS),
         plan.generate_follows(0, 99),
     )
     likes = [like for item in items for like in item.likes]
@@ -96,20 +99,23 @@ def test_generated_records_are_valid_imports_and_lie_in_the_past() -> None:
     assert not any(follow.follower == follow.following for follow in follows)
 
 
-def test_no_two_users_of_the_community_say_the_same() -> None:
+def test_no_sentence_of_posts_comments_and_challenges_belongs_to_two_users() -> None:
     users = CommunityUsers()
-    plan = CommunityPlan("community", users, 190, ANCHOR, SMALL_COMMUNITY)
-    items = plan.generate_posts(0, 190)
-    texts = [item.post.content.partition(" #")[0] for item in items]
-    assert len(set(texts)) == len(texts) == 190
-    for item, text in zip(items, texts, strict=True):
-        author = next(user for user in users.users if user.username == item.post.username)
-        assert users.name(users.speaker(text, author.topic)) == author.username, (
-            "the simulation never says it for others"
-        )
-    comments = [comment for item in items for comment in item.comments]
-    assert len({comment.content for comment in comments}) == len(comments) > 100, "no comment is repeated"
-    assert all(users.name(users.speaker(comment.content)) == comment.username for comment in comments)
+    plan = CommunityPlan("community", users, COMMUNITY_POSTS, ANCHOR, SMALL_COMMUNITY)
+    items = plan.generate_posts(0, COMMUNITY_POSTS)
+    assert len(users.sentences) == COMMUNITY_POSTS, "each is said once"
+    texts = [(item.post.username, item.post.content.partition(" #")[0]) for item in items]
+    comments = [(comment.username, comment.content) for item in items for comment in item.comments]
+    assert len(comments) > 100
+    challenges = read_texts("challenges")
+    sentences = [sentence for each in challenges["posts"].values() for sentence in each]
+    texts += comments + [(users.name(users.speaker(sentence)), sentence) for sentence in sentences]
+    said = [(sentence, name) for name, text in texts for sentence in re.split(r"(?<=[.!?])'? ", text)]
+    repeated = [sentence for sentence, times in Counter(sentence for sentence, _ in said).items() if times > 1]
+    assert repeated == []
+    assert all(users.name(users.speaker(text)) == name for name, text in comments), (
+        "the simulation gives it to no other user"
+    )
 
 
 def test_a_few_users_have_many_followers() -> None:

@@ -19,7 +19,7 @@ from plaza.core.domain import Core
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page
 from plaza.core.valkey import Valkey
-from plaza.demo.phrases import Topic, fill_slots, read_texts
+from plaza.demo.phrases import fill_slots, read_texts
 from plaza.demo.users import CommunityUsers, DemoUser
 from plaza.shop.views import Views
 from plaza.social.comments import Comments
@@ -96,15 +96,16 @@ class DemoActions:
         return await self._engagements.like(actor, await self._choices.choose_recent(EXPLORE_FEED()))
 
     async def _post(self, user: DemoUser, actor: Actor) -> object:
-        text = self._own_text(user, lambda: user.topic.post(self._rng)[1], user.topic)
-        return await self._posts.create(actor, NewPost(text))
+        about, users = user.topic, self._community
+        own = [each for each in about.posts if users.users[users.author(about, each)].username == user.username]
+        return await self._posts.create(actor, NewPost(about.post(self._choices.choose(own), self._rng)))
 
-    def _own_text(self, user: DemoUser, draw: Callable[[], str], about: Topic | None = None) -> str:
+    def _own_text(self, user: DemoUser, draw: Callable[[], str]) -> str:
         """Return a text that belongs to the user: no two users say the same."""
         users = self._community
         for _ in range(MAX_DRAWS):
             text = draw()
-            if users.users[users.speaker(text.partition(" #")[0], about)].username == user.username:
+            if users.name(users.speaker(text)) == user.username:
                 return text
         raise NotFound("The user has nothing to say.")
 
@@ -133,8 +134,8 @@ class DemoActions:
         challenge = await self._choose_challenge(actor)
         words = read_texts("challenges")
         sentences = words["posts"][CATEGORY_NAMES[challenge.category - 1]]
-        text = self._own_text(user, lambda: fill_slots(self._rng.choice(sentences), words["slots"], self._rng))
-        new = NewChallengePost(text)
+        sentence = self._own_text(user, lambda: self._rng.choice(sentences))
+        new = NewChallengePost(fill_slots(sentence, words["slots"], self._rng))
         return await self._challenge_posts.post(actor, challenge.id, new, uuid4().hex)
 
     async def _react(self, user: DemoUser, actor: Actor) -> object:

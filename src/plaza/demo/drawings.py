@@ -336,9 +336,20 @@ _SHAPES_BY_WORD: Final[dict[str, Callable[[str, str], str]]] = {
 }
 
 
+# The colours of a thing, by a word in its name.
+_COLOURS_BY_WORD: Final = {
+    "blue": ("#22577a", "#f4f1e8"),
+    "brass": ("#c8962e", "#8a6420"),
+    "beech": ("#d9ae77", "#a9773f"),
+    "reflective": ("#e3c62f", "#8f979c"),
+    "dark": ("#6b3314", "#e0a458"),
+    "northern sky": ("#22345a", "#41566b"),
+}
+
+
 def _thing(name: str, palette: Palette) -> str:
     draw = next((shape for word, shape in _SHAPES_BY_WORD.items() if word in name), _box)
-    return draw(palette[2], palette[3])
+    return draw(*next((colours for word, colours in _COLOURS_BY_WORD.items() if word in name), palette[2:4]))
 
 
 # By topic: what draws the scene, and what it shows.

@@ -117,34 +117,34 @@ class CommunityPlan:
     def generate_posts(self, batch: int, count: int) -> list[GeneratedPost]:
         """Return a batch of posts with their likes, bookmarks and comments."""
         rng = Random(f"{self.name}/{self.users.size}/posts/{batch}")
-        result, used, said = list[GeneratedPost](), set[tuple[int, str]](), set[str]()
-        for _ in range(min(count, self.posts - batch * count)):
-            author = int(self.users.size * rng.random() ** self.activity.author_skew)
-            about = self.users.topic(author)
-            text = self._new_text(author, about, rng, used)
+        result, used, said = list[GeneratedPost](), set[str](), set[str]()
+        for n in range(batch * count, min((batch + 1) * count, self.posts)):
+            author, text = self._choose_text(n, rng, used)
             created = self._post_time(rng)
             item = GeneratedPost(PostRecord(_id(rng), self.users.name(author), text, created_at=created))
-            self._add_reactions(item, author, created, about, rng, said)
+            self._add_reactions(item, author, created, self.users.topic(author), rng, said)
             result.append(item)
         return result
 
-    def _new_text(self, author: int, about: Topic, rng: Random, used: set[tuple[int, str]]) -> str:
-        """Return a text for a post. In one batch no text is twice, with any tags, and few sentences twice by an author.
-
-        In the small community it is a text that belongs to the author.
+    def _choose_text(self, n: int, rng: Random, used: set[str]) -> tuple[int, str]:
+        """Return the author and the text of the n-th post. In the small community each sentence is said once, by one
+        user. In a large one few texts are repeated in a batch.
         """
-        for attempt in range(24 if self.is_generated else 1_000):
-            sentence, text = about.post(rng)
-            words = text.partition(" #")[0]
-            is_new = (-1, words) not in used and ((author, sentence) not in used or attempt >= 200)
-            if is_new and self.speaker(author, words, about) == author:
+        if isinstance(self.users, CommunityUsers):
+            about, sentence = self.users.sentences[n % len(self.users.sentences)]
+            return self.users.author(about, sentence), about.post(sentence, rng)
+        author = int(self.users.size * rng.random() ** self.activity.author_skew)
+        about = self.users.topic(author)
+        for _ in range(24):
+            text = about.post(rng.choice(about.posts), rng)
+            if text not in used:
                 break
-        used |= {(author, sentence), (-1, words)}
-        return text
+        used.add(text)
+        return author, text
 
-    def speaker(self, chosen: int, text: str, about: Topic | None = None) -> int:
+    def speaker(self, chosen: int, text: str) -> int:
         """Return who says a text: in the small community the user it belongs to, else the chosen one."""
-        return self.users.speaker(text, about) if isinstance(self.users, CommunityUsers) else chosen
+        return self.users.speaker(text) if isinstance(self.users, CommunityUsers) else chosen
 
     def _add_reactions(
         self, item: GeneratedPost, author: int, created: int, about: Topic, rng: Random, said: set[str]

@@ -31,7 +31,7 @@ from plaza.shop.items import Items
 from plaza.social.inbound_sync import InboundSync
 
 COMMUNITY: Final = "community"
-COMMUNITY_POSTS: Final = 190
+COMMUNITY_POSTS: Final = 143  # each sentence of `topics` once
 COMMUNITY_ARTICLES: Final = 34
 
 # A generated community has one article per so many posts, and one challenge per so many users.

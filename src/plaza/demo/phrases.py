@@ -1,7 +1,7 @@
 """The texts of the demo, from `topics/*.toml`: sentences with slots, and the words for the slots.
 
-The caller's random generator chooses sentences and words, so the same seed gives the same texts. Ten topics with a
-dozen sentences each and six words per slot make a hundred posts all different.
+The caller's random generator chooses sentences and words, so the same seed gives the same texts. In the small community
+each sentence belongs to one user, whatever words are in its slots.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from random import Random
 from typing import Any, Final
 
 TOPICS: Final = ("running", "kitchen", "garden", "code", "photo", "books", "music", "cycling", "making", "sky")
+
+TOPIC_COMMENTS_SHARE: Final = 0.25
 
 _SLOT = re.compile(r"\{(\w+)\}")
 
@@ -33,21 +35,21 @@ class Topic:
     slots: Mapping[str, Sequence[str]]
     tag_words: Mapping[str, Sequence[str]]  # more tags, and the words that add them to a post
 
-    def post(self, rng: Random) -> tuple[str, str]:
-        """Return a sentence and the post made of it, with the topic's tag, tags for its words, or both."""
-        sentence = rng.choice(self.posts)
+    def post(self, sentence: str, rng: Random) -> str:
+        """Return the post made of a sentence, with the topic's tag, tags for its words, or both."""
         text = fill_slots(sentence, self.slots, rng)
         lower = text.lower()
         tags = [tag for tag, words in self.tag_words.items() if any(word in lower for word in words)][:2]
         if not tags or rng.random() < 0.6:
             tags.insert(0, self.tag)
-        return sentence, f"{text} {' '.join(f'#{tag}' for tag in tags)}"
+        return f"{text} {' '.join(f'#{tag}' for tag in tags)}"
 
     def comment(self, rng: Random) -> str:
-        """Return a comment on any post, one on the topic, or most often both, so that few are said twice."""
-        general: str = rng.choice(read_texts("general")["comments"])
-        of_topic = rng.choice(self.comments)
-        return rng.choice((general, of_topic, *(f"{general} {of_topic}",) * 4))
+        """Return a comment on the topic, or more often one on any post: there are many of those."""
+        if rng.random() < TOPIC_COMMENTS_SHARE:
+            return rng.choice(self.comments)
+        general = read_texts("general")
+        return f"{rng.choice(general['openings'])}, {rng.choice(general['endings'])}."
 
 
 def fill_slots(sentence: str, slots: Mapping[str, Sequence[str]], rng: Random) -> str:

@@ -85,10 +85,20 @@ class CommunityUsers:
             for username, shown, role, about, bio, mark in read_texts("cast")["people"]
         ]
 
-    def speaker(self, text: str, about: Topic | None = None) -> int:
-        """Return the user that a text belongs to, of a topic or of all. So no two users ever say the same."""
-        among = [n for n, user in enumerate(self.users) if about is None or user.topic is about]
-        return among[zlib.crc32(text.encode()) % len(among)]
+    @cached_property
+    def sentences(self) -> Sequence[tuple[Topic, str]]:
+        """The sentences of all posts in the order in which they are said, with their topics."""
+        all_sentences = [(about, sentence) for about in topics() for sentence in about.posts]
+        return Random("sentences").sample(all_sentences, len(all_sentences))
+
+    def author(self, about: Topic, sentence: str) -> int:
+        """Return the only user who says a sentence in posts. Each user of a topic has about as many."""
+        among = [n for n, user in enumerate(self.users) if user.topic is about]
+        return among[about.posts.index(sentence) % len(among)]
+
+    def speaker(self, text: str) -> int:
+        """Return the only user who says a text in comments and challenges."""
+        return zlib.crc32(text.encode()) % self.size
 
     def name(self, n: int) -> str:
         return self.users[n].username

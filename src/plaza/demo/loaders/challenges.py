@@ -44,12 +44,13 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class GeneratedChallenge:
-    """A challenge; `members` are the numbers of users, and `joined` the day each of them joined."""
+    """A challenge; `members` are the numbers of users, `joined` the day each joined, and `said` who says what."""
 
     operation: str
     row: dict[str, Any]
     members: list[int]
     joined: list[int]
+    said: list[tuple[int, str]]
     rng: Random
 
 
@@ -103,9 +104,22 @@ class ChallengesLoader:
             "unit": unit[0] if unit else "",
         }  # fmt: skip
         some = [int(users.size * rng.random()) for _ in range(MAX_MEMBERS)]
-        members = sorted({m for m in some if users.topic(m) is topic(about) or rng.random() < 0.45})
+        chosen = {m for m in some if users.topic(m) is topic(about) or rng.random() < 0.45}
+        said = [(self._plan.speaker(rng.choice(some), text), text) for text in self._sentences(n, category, rng)]
+        members = sorted(chosen | {speaker for speaker, _ in said})
         joined = [day_number(began) + min(ago, int(rng.expovariate(0.4))) for _ in members]
-        return GeneratedChallenge(operation, row, members, joined, rng)
+        return GeneratedChallenge(operation, row, members, joined, said, rng)
+
+    def _sentences(self, n: int, category: int, rng: Random) -> list[str]:
+        """Return what the members say. In the small community a sentence is said in one challenge of its category."""
+        words = read_texts("challenges")
+        sentences, breaks = words["posts"][CATEGORY_NAMES[category - 1]], words["posts"]["break"]
+        if self._plan.is_generated:
+            return [
+                rng.choice(breaks) if rng.random() < 0.07 else text for text in rng.sample(sentences, len(sentences))
+            ]
+        alike = [number for number, other in enumerate(words["challenges"]) if other[1] == category]
+        return [*sentences[alike.index(n) :: len(alike)], *breaks[n : n + 1]]
 
     def _members(self, challenge: GeneratedChallenge, ids: dict[str, int]) -> Rows:
         return [
@@ -130,22 +144,15 @@ class ChallengesLoader:
     def _posts(self, challenge: GeneratedChallenge, ids: dict[str, int]) -> Rows:
         """Return the members' posts, oldest first, in the order of their ids."""
         words, rng = read_texts("challenges"), challenge.rng
-        sentences = list(words["posts"][CATEGORY_NAMES[challenge.row["category"] - 1]])
-        rng.shuffle(sentences)
-        who = [rng.randrange(len(challenge.members)) for _ in sentences] if challenge.members else []
-        rows = []
-        for sentence, at in zip(sentences, who, strict=False):
-            is_break = rng.random() < 0.07
-            text = rng.choice(words["posts"]["break"]) if is_break else fill_slots(sentence, words["slots"], rng)
-            speaker = self._plan.speaker(challenge.members[at], text)
-            if speaker not in challenge.members:
-                continue
+        rows: Rows = []
+        for speaker, sentence in challenge.said:
             at = challenge.members.index(speaker)
             earliest = challenge.joined[at] * DAY_MS + 7 * HOUR_MS
             created = min(round(rng.uniform(earliest, self._plan.anchor_ms)), self._plan.anchor_ms - 1)
             rows.append({
                 "challenge_id": ids[challenge.operation], "username": self._plan.users.name(speaker),
-                "text": text, "is_break": is_break, "created_ms": created, "day": day_number(created),
+                "text": fill_slots(sentence, words["slots"], rng), "is_break": sentence in words["posts"]["break"],
+                "created_ms": created, "day": day_number(created),
             })  # fmt: skip
         rows.sort(key=lambda row: row["created_ms"])
         return [{**row, "operation": _operation(self._plan, challenge.operation, n)} for n, row in enumerate(rows)]
