@@ -38,7 +38,7 @@ from plaza.core.http.connection_limits import ConnectionLimits
 from plaza.core.http.uvicorn_protocol import limited_protocol
 from plaza.core.process.fork import ParentLink
 from plaza.core.process.gc_freeze import freeze_gc
-from plaza.core.process.listening_socket import listen, local_url
+from plaza.core.process.listening_socket import accepting_sockets, listen, local_url
 from plaza.core.settings import Settings
 from plaza.core.valkey.address import parse_url
 from plaza.demo.admin_password import PASSWORD_FILE, admin_password
@@ -124,7 +124,7 @@ async def run_api(
             await stack.enter_async_context(background_worker(plaza, shutdown))
         await stack.enter_async_context(plaza.get(HealthHistory).recording())
         api = ApiServer(plaza.app, settings)
-        serving = asyncio.ensure_future(api.serve(sockets=[sock]))
+        serving = asyncio.ensure_future(api.serve(sockets=accepting_sockets(sock)))
         await completes_before(serving, api.started_event)
         freeze_gc()
         ready()

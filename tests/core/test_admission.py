@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import httpx
@@ -169,6 +170,17 @@ async def test_a_burst_is_refused_on_arrival(server: OverloadedServer, monkeypat
     assert (server.queue.running, len(server.queue), len(server.queue._refused)) == (1, 5, 14)
     for _, writer in connections:
         writer.close()
+
+
+async def test_responses_to_refused_requests_take_a_small_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission_queue, "REFUSAL_SECONDS", 0.0)
+    monkeypatch.setattr(admission_queue, "REFUSAL_SHARE", 0.0)
+    queue, responded = AdmissionQueue(), list[int]()
+    for number in range(9):
+        queue.refuse_later(partial(responded.append, number))
+    queue._tick()
+    assert responded == [0]
+    await eventually(lambda: responded == list(range(9)))
 
 
 @pytest.mark.parametrize("server", [1], indirect=True)

@@ -97,7 +97,7 @@ class AdmissionControl:
         return exchange.path not in self._health and not self._queue.arrive(self._wait_seconds(exchange.method))
 
     def refuse_later(self, respond: Callable[[], None]) -> None:
-        """Call `respond` after `REFUSAL_SECONDS`."""
+        """Call `respond` after `REFUSAL_SECONDS`, or later if many are refused."""
         self._queue.refuse_later(respond)
 
     def _wait_seconds(self, method: str) -> float:

@@ -30,9 +30,11 @@ WINDOW_SECONDS = 0.25
 WINDOWS = 8
 # Until that is known, so many may wait. A parsed request takes about 5 KB.
 MAX_WAITING = 1_000
-# A refusal takes a fifteenth of the CPU of a short request. A client that repeats a refused request at once would leave
-# none for the others. So the response is held back; a connection has one request at a time.
+# A refusal takes a twelfth of the CPU of a short request. Clients that repeat refused requests at once would leave none
+# for the others. So the response is held back for so long, and longer if writing responses would take more than this
+# share of the time; reading takes about as much. A connection has one request at a time.
 REFUSAL_SECONDS = 1.0
+REFUSAL_SHARE = 0.03
 LOG_SECONDS = 10.0
 
 log = structlog.get_logger("plaza.http")
@@ -93,6 +95,29 @@ class CompletionRate:
             self._start, self.completed, self._is_saturated = now, 0, True
 
 
+class HeldRefusals:
+    """Responses to refused requests that are held back."""
+
+    def __init__(self) -> None:
+        self._responses: deque[tuple[float, Callable[[], None]]] = deque()  # when to respond, and how
+        self._last = monotonic()
+
+    def __len__(self) -> int:
+        return len(self._responses)
+
+    def add(self, respond: Callable[[], None]) -> None:
+        self._responses.append((monotonic() + REFUSAL_SECONDS, respond))
+
+    def send_due(self, now: float) -> None:
+        """Send those that are due: at least one, and more while that takes a small share of the time since the last."""
+        end = now + min(now - self._last, WINDOW_SECONDS) * REFUSAL_SHARE
+        self._last = now
+        while self._responses and self._responses[0][0] <= now:
+            self._responses.popleft()[1]()
+            if monotonic() >= end:
+                break
+
+
 class AdmissionQueue:
     """Decides when requests start. Costs about a microsecond per request while the process is not overloaded."""
 
@@ -101,7 +126,7 @@ class AdmissionQueue:
         self.arriving = 0  # those that were let in on arrival, and whose task has not begun
         self._max_waiting = max_waiting
         self._waiting: deque[Waiter] = deque()
-        self._refused: deque[tuple[float, Callable[[], None]]] = deque()  # when to respond, and how
+        self._refused = HeldRefusals()
         self._is_late = False
         self._started = 0  # since the last tick, beyond MIN_RUNNING
         self._timer: asyncio.TimerHandle | None = None
@@ -136,10 +161,10 @@ class AdmissionQueue:
         return True
 
     def refuse_later(self, respond: Callable[[], None]) -> None:
-        """Call `respond` after `REFUSAL_SECONDS`."""
+        """Call `respond` after `REFUSAL_SECONDS`, or later if many are refused."""
         if self._timer is None:
             self._begin()
-        self._refused.append((monotonic() + REFUSAL_SECONDS, respond))
+        self._refused.add(respond)
 
     async def enter(self, arrived: float, wait_seconds: float) -> bool:
         """Wait until a request may start. Returns False if it must not; else `leave` must follow.
@@ -216,13 +241,12 @@ class AdmissionQueue:
         self._rate.measure(now, is_saturated=bool(self._waiting))
         self._refuse_expired(now)
         self._start_waiting()
-        while self._refused and self._refused[0][0] <= now:
-            asyncio.get_running_loop().call_soon(self._refused.popleft()[1])
         self._shed.write(now, self.running, len(self._waiting))
         if self.running or self._waiting or self._refused:
             self._schedule()
         else:
             self._timer = None
+        self._refused.send_due(now)
 
     def _refuse_expired(self, now: float) -> None:
         expired = [waiter for waiter in self._waiting if waiter.deadline <= now]

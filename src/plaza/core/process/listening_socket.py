@@ -13,6 +13,9 @@ from plaza.core.errors import OperatorError
 
 # Connections that wait to be accepted; the kernel applies its own limit too (`net.core.somaxconn`).
 BACKLOG = 2048
+# libuv accepts one connection of a socket per turn of the event loop. When turns are long, a thousand new connections
+# would wait for seconds, and the next health check behind them. So each process accepts by so many descriptors.
+ACCEPTS_PER_TURN = 4
 
 
 class CannotListen(OperatorError):
@@ -36,6 +39,11 @@ def listen(host: str, port: int) -> socket.socket:
         raise CannotListen(_reason(host, port, error)) from None
     sock.setblocking(False)
     return sock
+
+
+def accepting_sockets(sock: socket.socket) -> list[socket.socket]:
+    """The socket and duplicates of it, with which an event loop accepts several connections in a turn."""
+    return [sock, *(sock.dup() for _ in range(ACCEPTS_PER_TURN - 1))]
 
 
 def local_url(sock: socket.socket) -> str:
