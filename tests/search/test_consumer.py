@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 import pytest
@@ -16,7 +16,9 @@ from plaza.core.search_source import SearchDocument
 from plaza.core.valkey import Valkey
 from plaza.keyspace.audit import REPAIR, Audits
 from plaza.search.index import SearchIndex
+from plaza.search.indexer import Indexer
 from plaza.search.jobs import GROUP, STREAMS
+from plaza.search.lost_rows import LostRows
 from plaza.search.rebuild import IndexRebuild
 from plaza.search.tables import SEARCH_NAME
 from plaza.social.account_renaming import AccountRenaming
@@ -164,3 +166,79 @@ async def test_the_audit_finds_and_repairs_a_wrong_index(followed: SearchCommuni
     findings = {(group.family, group.rule) for group in (await audits.run()).groups}
     assert {(USER.pattern, "type"), (EXPLORE_FEED.pattern, "type")} <= findings
     assert "search_document" not in {family for family, _ in findings}, "posts are read by their own keys"
+
+
+async def test_likes_comments_and_follows_change_weights_alone(followed: SearchCommunity) -> None:
+    for name in ("ana", "bo"):
+        await register(followed, name)
+    post = (await followed.request("POST", "/posts", "ana", {"content": "A quiet lake"}, 201))["id"]
+    lakes = {"title": "Lakes", "link": "https://lake.example"}
+    article = await followed.request("POST", "/articles", "ana", lakes, 201)
+    index = SearchIndex(followed.plaza.core.sql)
+
+    async def are_indexed() -> bool:
+        found = [("posts", post), ("articles", str(article["id"])), ("users", "ana")]
+        return all([key in await index.stored(kind, [key]) for kind, key in found])
+
+    await eventually(are_indexed)
+
+    async def weight(kind: str, key: object) -> float:
+        stored = await index.stored(kind, [str(key)])
+        return float(stored[str(key)].weight)
+
+    async def name_weights() -> set[float]:
+        return {name.weight for name in await index.names.by_prefix("users", "ana", 10)}
+
+    score = await weight("articles", article["id"])
+    # Another service changed the text without an event: what only changes weights does not read it.
+    await followed.plaza.core.valkey.call("HSET", f"post:{post}", "content", "A loud street")
+    await followed.request("POST", f"/posts/{post}/like", "bo")
+    await followed.request("POST", f"/posts/{post}/comments", "bo", {"content": "Nice"}, 201)
+    await followed.request("POST", "/users/ana/follow", "bo")
+    await followed.request("PUT", f"/articles/{article['id']}/vote", "bo", {"direction": "up"})
+
+    async def has_all() -> bool:
+        weights = [await weight("posts", post), await weight("users", "ana"), await weight("articles", article["id"])]
+        return weights == [8.0, 1.0, score + 432] and await name_weights() == {1.0}
+
+    await eventually(has_all)
+    assert (await index.stored("posts", [post]))[post].terms.endswith("lake")
+    await followed.request("DELETE", f"/posts/{post}/like", "bo")
+    await followed.request("DELETE", "/users/ana/follow", "bo")
+
+    async def has_less() -> bool:
+        weights = [await weight("posts", post), await weight("users", "ana")]
+        return weights == [5.0, 0.0] and await name_weights() == {0.0}
+
+    await eventually(has_less)
+
+
+async def test_a_like_indexes_a_post_that_the_index_lacks(followed: SearchCommunity) -> None:
+    await register(followed, "ana")
+    post = (await followed.request("POST", "/posts", "ana", {"content": "A quiet lake"}, 201))["id"]
+    await eventually(lambda: followed.find("lake"))
+    index = SearchIndex(followed.plaza.core.sql)
+    await index.write("posts", {post: None})
+    await followed.request("POST", f"/posts/{post}/like", "ana")
+    await eventually(lambda: followed.find("lake"))
+    assert (await index.stored("posts", [post]))[post].weight == 3.0
+
+
+class CountedWeights:
+    """Weights that another process changes after the first read."""
+
+    weight_events: frozenset[str] = frozenset()
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    async def weights(self, keys: Sequence[str]) -> dict[str, float]:
+        self.reads += 1
+        return dict.fromkeys(keys, float(min(self.reads, 2)))
+
+
+async def test_a_weight_that_changes_while_it_is_written_is_written_again(community: SearchCommunity) -> None:
+    index, source = SearchIndex(community.plaza.core.sql), CountedWeights()
+    await index.write("posts", {"a": SearchDocument(["lake"])})
+    await Indexer(index, {}, LostRows(community.plaza.core.sql)).reweigh("posts", source, ["a"])
+    assert ((await index.stored("posts", ["a"]))["a"].weight, source.reads) == (2.0, 3)

@@ -38,8 +38,12 @@ class SearchDocument:
 
     @property
     def finite_weight(self) -> float:
-        """The weight, or 0 if another service wrote a figure that cannot be compared."""
-        return float(self.weight) if isfinite(self.weight) else 0.0
+        return finite_weight(self.weight)
+
+
+def finite_weight(weight: float) -> float:
+    """Return a weight, or 0 if another service wrote a figure that cannot be compared."""
+    return float(weight) if isfinite(weight) else 0.0
 
 
 class SearchHit(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -82,6 +86,18 @@ class SearchSource(Protocol):
 
     def changed_keys(self, event_type: str, subject: str, data: Mapping[str, Any]) -> Iterable[str]:
         """Return the keys of objects that an event may have changed."""
+
+
+@runtime_checkable
+class WeightSource(Protocol):
+    """A source with events that change the weight of an object alone, such as a like. Most events are of this kind."""
+
+    @property
+    def weight_events(self) -> frozenset[str]:
+        """The types of these events. `changed_keys` says of which objects."""
+
+    async def weights(self, keys: Sequence[str]) -> Mapping[str, float]:
+        """Return the weights as `documents` does; of objects that no user may find, any weight or none."""
 
 
 @runtime_checkable

@@ -23,8 +23,8 @@ from plaza.core.valkey.slots import key_slot
 # How long one read blocks. An idle process costs one read per shard in this time.
 BLOCK_SECONDS = 5.0
 
-# Between two reads of a busy stream, so that watching it costs little. Its consumers are busy then and do not wait.
-PAUSE_SECONDS = 0.005
+# Between two reads of a busy stream, so that watching it costs little. Its consumers are busy or pause then.
+PAUSE_SECONDS = 0.05
 
 
 class StreamWatch:

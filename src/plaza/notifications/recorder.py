@@ -77,11 +77,14 @@ class Recorder:
         known = await self._of_everyone_told(activities)
         pending = [one for one in _unique(known) if one.actor != one.group.recipient]
         changed = 0
+        written: Mapping[GroupName, object] = {}
         for attempt in range(MAX_READS):
-            if not pending:
+            times = await source.times(pending) if pending else []
+            found = _by_group(pending, times)
+            groups = {group: rows for group, rows in found.items() if rows != written.get(group)}
+            if not groups:
                 break
-            times = await source.times(pending)
-            groups = _by_group(pending, times)
+            written = groups
             counts: list[int] = []
             for batch in chunks(groups.items(), BATCH):
                 results = await asyncio.gather(

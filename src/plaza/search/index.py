@@ -151,6 +151,11 @@ def _heaviest_matches(dialect: str) -> Select[Any]:
 HAS_KEY = (SEARCH_DOCUMENT.c.kind == bindparam("kind"), SEARCH_DOCUMENT.c.key.in_(bindparam("keys", expanding=True)))
 _BY_KEYS = select(SEARCH_DOCUMENT).where(*HAS_KEY)
 _MATCHES_BY_KEYS = select(*_MATCH_COLUMNS).where(*HAS_KEY)
+_WEIGHTS_BY_KEYS = select(SEARCH_DOCUMENT.c.id, SEARCH_DOCUMENT.c.key, SEARCH_DOCUMENT.c.weight).where(*HAS_KEY)
+_OF_ID = SEARCH_DOCUMENT.c.id == bindparam("of_id")
+_OF_ID_UPDATE = update(SEARCH_DOCUMENT).where(_OF_ID)
+_SET_WEIGHT = _OF_ID_UPDATE.values(weight=bindparam("new_weight"))
+_COLUMNS_BUT_TERMS: Final = ("author", "created_ms", "weight", "tags")
 _BY_AUTHOR = select(SEARCH_DOCUMENT.c.key).where(
     SEARCH_DOCUMENT.c.kind == bindparam("kind"), SEARCH_DOCUMENT.c.author == bindparam("author")
 )
@@ -266,18 +271,28 @@ class SearchIndex:
             stored = {row.key: row for row in found}
             changed = list(dict.fromkeys([*_changes(wanted, stored), *renamed]))
             rows = {key: row for key in changed if (row := wanted[key]) is not None}
-            await self._remove(tx, [stored[key].id for key in changed if key not in rows])
+            await _remove(tx, [stored[key].id for key in changed if key not in rows])
             await self._insert(tx, [row for key, row in rows.items() if key not in stored])
-            for key, row in rows.items():
-                if key in stored:
-                    await self._update(tx, stored[key], row)
+            await self._update(tx, [(stored[key], row) for key, row in rows.items() if key in stored])
             await self.names.update_owners(tx, kind, {key: documents[key] for key in changed})
             await self.names.count_tags(tx, _tag_changes(changed, rows, stored))
         return changed
 
-    async def _remove(self, tx: AsyncConnection, ids: Sequence[int]) -> None:
-        if ids:
-            await tx.execute(delete(SEARCH_DOCUMENT).where(SEARCH_DOCUMENT.c.id.in_(ids)))
+    async def reweigh(self, kind: str, weights: Mapping[str, float]) -> tuple[list[str], list[str]]:
+        """Change the weights of documents. Returns the keys that changed, and those that are not indexed.
+
+        One statement, and one transaction if a weight changed.
+        """
+        wanted = [key for key in weights if fits_column(key)]
+        stored = {row.key: row for row in await self._sql.fetch_all(_WEIGHTS_BY_KEYS, kind=kind, keys=wanted)}
+        changed = {key: weights[key] for key, row in stored.items() if row.weight != weights[key]}
+        if changed:
+            async with self._sql.begin() as tx:
+                await lock_writers(self._sql, tx)
+                rows = [{"of_id": stored[key].id, "new_weight": weight} for key, weight in changed.items()]
+                await tx.execute(_SET_WEIGHT, rows)
+                await self.names.reweigh(tx, kind, changed)
+        return list(changed), [key for key in wanted if key not in stored]
 
     async def _insert(self, tx: AsyncConnection, rows: Sequence[dict[str, Any]]) -> None:
         if not rows:
@@ -287,12 +302,15 @@ class SearchIndex:
         )
         await self._write_words(tx, [(row.id, row.terms) for row in inserted])
 
-    async def _update(self, tx: AsyncConnection, stored: Row[Any], row: dict[str, Any]) -> None:
+    async def _update(self, tx: AsyncConnection, rows: Sequence[tuple[Row[Any], dict[str, Any]]]) -> None:
         # The words are the costly part of the index, so they are written only if they changed.
-        values = row if stored.terms != row["terms"] else {name: row[name] for name in row if name != "terms"}
-        await tx.execute(update(SEARCH_DOCUMENT).where(SEARCH_DOCUMENT.c.id == stored.id).values(values))
-        if "terms" in values:
-            await self._write_words(tx, [(stored.id, row["terms"])])
+        alike = [(stored, row) for stored, row in rows if stored.terms == row["terms"]]
+        others = [(stored, row) for stored, row in rows if stored.terms != row["terms"]]
+        for part, names in ((alike, _COLUMNS_BUT_TERMS), (others, (*_COLUMNS_BUT_TERMS, "terms"))):
+            if part:
+                values = [{"of_id": stored.id, **{f"new_{name}": row[name] for name in names}} for stored, row in part]
+                await tx.execute(_OF_ID_UPDATE.values({name: bindparam(f"new_{name}") for name in names}), values)
+        await self._write_words(tx, [(stored.id, row["terms"]) for stored, row in others])
 
     async def _write_words(self, tx: AsyncConnection, documents: Sequence[tuple[int, str]]) -> None:
         """Write the words of documents. On SQLite, triggers have done it."""
@@ -309,6 +327,11 @@ async def lock_writers(sql: Sql, tx: AsyncConnection) -> None:
     """Let other writers of the index wait for the end of a transaction."""
     if sql.dialect == "postgresql":
         await tx.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _WRITER_LOCK})
+
+
+async def _remove(tx: AsyncConnection, ids: Sequence[int]) -> None:
+    if ids:
+        await tx.execute(delete(SEARCH_DOCUMENT).where(SEARCH_DOCUMENT.c.id.in_(ids)))
 
 
 _WRITE_WORDS = text(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from plaza.core.events import Event
-from plaza.core.search_source import SearchDocument, SearchSource
+from plaza.core.search_source import SearchDocument, SearchSource, WeightSource, finite_weight
 from plaza.core.sequences import chunks
 from plaza.core.valkey import damaged_keys_as_absent
 from plaza.search.index import SearchIndex
@@ -29,6 +29,9 @@ class Indexer:
         self.index = index
         self.sources = sources
         self._lost_rows = lost_rows
+        # To ask whether an object follows a protocol takes longer than all else that an event needs.
+        self._weight_sources = {kind: source for kind, source in sources.items() if isinstance(source, WeightSource)}
+        self._weight_events = {kind: source.weight_events for kind, source in self._weight_sources.items()}
 
     async def repair(self, kind: str, keys: Sequence[str]) -> None:
         """Index objects as they are now, also if tables of the index have lost rows."""
@@ -48,13 +51,32 @@ class Indexer:
         """
         changed = 0
         for batch in chunks(dict.fromkeys(keys), BATCH):
-            pending: Sequence[str] = batch
+            documents = await self.documents(kind, batch)
             for attempt in range(MAX_READS):
-                pending = await self.index.write(kind, await self.documents(kind, pending))
+                pending = await self.index.write(kind, documents)
                 changed += len(pending) if attempt == 0 else 0
-                if not pending:
+                read_again = await self.documents(kind, pending) if pending else {}
+                documents = {key: document for key, document in read_again.items() if document != documents[key]}
+                if not documents:
                     break
         return changed
+
+    async def reweigh(self, kind: str, source: WeightSource, keys: Iterable[str]) -> None:
+        """Index the weights of objects as they are now. What changed is read again, as `refresh` does."""
+        for batch in chunks(dict.fromkeys(keys), BATCH):
+            weights, missing = await self._weights(source, batch), list[str]()
+            for _ in range(MAX_READS):
+                pending, unknown = await self.index.reweigh(kind, weights)
+                missing += unknown
+                read_again = await self._weights(source, pending) if pending else {}
+                weights = {key: weight for key, weight in read_again.items() if weight != weights[key]}
+                if not weights:
+                    break
+            await self.refresh(kind, missing)
+
+    async def _weights(self, source: WeightSource, keys: Sequence[str]) -> dict[str, float]:
+        with damaged_keys_as_absent():
+            return {key: finite_weight(weight) for key, weight in (await source.weights(keys)).items()}
 
     async def documents(self, kind: str, keys: Sequence[str]) -> dict[str, SearchDocument | None]:
         """Return what to index of objects; None for one that no user may find, also because its key is damaged."""
@@ -65,15 +87,19 @@ class Indexer:
     async def handle_batch(self, events: Sequence[Event]) -> None:
         """Index what events may have changed: each object once, however many events are about it."""
         changed: dict[str, dict[str, None]] = {kind: {} for kind in self.sources}
+        reweighed: dict[str, dict[str, None]] = {kind: {} for kind in self.sources}
         authors: dict[str, None] = {}
         for event in events:
-            data = event.data
+            type, data = event.type, event.data
             for kind, source in self.sources.items():
-                changed[kind].update(dict.fromkeys(source.changed_keys(event.type, event.subject, data)))
-            if event.type in AUTHOR_EVENTS:
+                of_event = reweighed if type in self._weight_events.get(kind, ()) else changed
+                of_event[kind].update(dict.fromkeys(source.changed_keys(type, event.subject, data)))
+            if type in AUTHOR_EVENTS:
                 authors.update({value: None for value in data.values() if isinstance(value, str)})
         for kind, keys in changed.items():
             await self.refresh(kind, keys)
+        for kind, weight_source in self._weight_sources.items():
+            await self.reweigh(kind, weight_source, [key for key in reweighed[kind] if key not in changed[kind]])
         for author in authors:
             await self.refresh_author(author)
 

@@ -11,8 +11,11 @@ from plaza.search.rebuild import IndexRebuild
 # The domains whose events change what is found.
 STREAMS: Final = ("social", "articles", "challenges", "shop")
 GROUP: Final = "search"
+# A post that thousands like at once is indexed once for so many likes.
+BATCH_SIZE: Final = 500
 
 
 def consumers(indexer: Indexer, rebuild: IndexRebuild) -> list[Consumer]:
     """Return a consumer for each domain."""
-    return [Consumer(stream, GROUP, handle_batch=indexer.handle_batch, rebuild=rebuild.run) for stream in STREAMS]
+    handler = indexer.handle_batch
+    return [Consumer(each, GROUP, handle_batch=handler, rebuild=rebuild.run, batch_size=BATCH_SIZE) for each in STREAMS]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Row, Select, Table, bindparam, delete, exists, func, insert, select, union_all
+from sqlalchemy import Row, Select, Table, bindparam, delete, exists, func, insert, select, union_all, update
 
 from plaza.core.async_engine import AsyncConnection
 from plaza.core.search_source import SearchDocument
@@ -48,6 +48,11 @@ _OF_OWNERS = select(SEARCH_NAME.c.name, SEARCH_NAME.c.key).where(
 
 _HAS_TRIGRAMS = exists().where(SEARCH_TRIGRAM.c.kind == SEARCH_NAME.c.kind, SEARCH_TRIGRAM.c.name == SEARCH_NAME.c.name)
 _WITHOUT_TRIGRAMS = _OF_OWNERS.where(~_HAS_TRIGRAMS)
+_SET_WEIGHT = (
+    update(SEARCH_NAME)
+    .where(SEARCH_NAME.c.kind == bindparam("of_kind"), SEARCH_NAME.c.key == bindparam("of_key"))
+    .values(weight=bindparam("new_weight"))
+)
 
 # The characters that may follow two letters in a username, so that these are found by their trigrams too.
 _FOLLOWING: Final = " -._0123456789abcdefghijklmnopqrstuvwxyz"
@@ -157,6 +162,12 @@ class NameIndex:
         if rows:
             await tx.execute(insert(SEARCH_NAME), rows)
         await self._update_trigrams(tx, kind, {*gone, *(name for each in names.values() for name in each)})
+
+    async def reweigh(self, tx: AsyncConnection, kind: str, weights: Mapping[str, float]) -> None:
+        """Change the weight of the names of owners, if their kind has names. One statement, or two."""
+        found = await self._sql.fetch_all(_OF_OWNERS, kind=kind, keys=list(weights))
+        if rows := [{"of_kind": kind, "of_key": key, "new_weight": weights[key]} for key in {row.key for row in found}]:
+            await tx.execute(_SET_WEIGHT, rows)
 
     async def count_tags(self, tx: AsyncConnection, changes: Mapping[str, int]) -> None:
         """Change the number of documents of tags. A tag of no document is removed."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from typing import Any, Final
 
 from plaza.core.auth import Actor
+from plaza.core.number_parsing import parse_int
 from plaza.core.root_path import with_root
 from plaza.core.search_source import (
     MAX_FOLLOWED,
@@ -23,6 +24,7 @@ from plaza.social.keys import (
     CATALOGUE,
     EXPLORE_FEED,
     HASHTAG_POSTS,
+    POST,
     USER,
     USER_BLOCKED,
     USER_BLOCKED_BY,
@@ -35,6 +37,7 @@ from plaza.social.post_reader import PostReader
 from plaza.social.read_view import ReadView
 from plaza.social.users import Users
 
+_COUNTERS: Final = ("likesCount", "commentsCount", "bookmarksCount")
 _REGISTRIES: Final = (USERS_REGULAR(), USERS_MODELS())
 
 
@@ -46,6 +49,7 @@ class UserSearch:
     """
 
     kind: Final = "users"
+    weight_events: Final = frozenset({"user.followed", "user.unfollowed"})
 
     def __init__(self, users: Users) -> None:
         self._users = users
@@ -88,7 +92,14 @@ class UserSearch:
         flags = await self._valkey.call("SMISMEMBER", USER_FOLLOWING(viewer.name), *keys)
         return {name for name, follows in zip(keys, flags, strict=True) if follows}
 
+    async def weights(self, keys: Sequence[str]) -> dict[str, float]:
+        """Return how many followers users have. One round trip."""
+        counts = await self._valkey.batch([("HGET", USER(name), "followerCount") for name in keys])
+        return {name: parse_int(count) for name, count in zip(keys, counts, strict=True)}
+
     def changed_keys(self, event_type: str, subject: str, data: Mapping[str, Any]) -> Iterable[str]:
+        if event_type in self.weight_events:
+            return (data["followed"],) if "followed" in data else ()
         names = (data.get(field) for field in ("username", "old", "new", "follower", "followed"))
         return [name for name in names if name] if event_type.startswith("user.") else ()
 
@@ -114,6 +125,7 @@ class PostSearch:
     """Posts, by their text and tags."""
 
     kind: Final = "posts"
+    weight_events: Final = frozenset({"post.liked", "post.unliked", "comment.created", "comment.deleted"})
 
     def __init__(self, reader: PostReader, users: UserSearch) -> None:
         self._reader = reader
@@ -140,6 +152,11 @@ class PostSearch:
     async def preferred(self, viewer: Actor, keys: Sequence[str]) -> set[str]:
         """No post comes first: whose it is counts less than what it says."""
         return set()
+
+    async def weights(self, keys: Sequence[str]) -> dict[str, float]:
+        """Return the points of posts. One round trip."""
+        rows = await self._valkey.batch([("HMGET", POST(id), *_COUNTERS) for id in keys])
+        return {id: points(*map(parse_int, row)) for id, row in zip(keys, rows, strict=True)}
 
     def changed_keys(self, event_type: str, subject: str, data: Mapping[str, Any]) -> Iterable[str]:
         return (data["post"],) if event_type.startswith(("post.", "comment.")) and "post" in data else ()
