@@ -204,11 +204,21 @@ def test_an_operator_does_the_work_of_the_desk_and_finds_it_in_the_log(robin: Pa
     robin.get_by_role("link", name="Lantern walk").click()
     expect(robin.get_by_text("It has not started yet.")).to_be_visible()
 
+    robin.goto(_failing_webhook(robin))
+    robin.get_by_role("link", name="Remove webhook…").click()
+    _confirm(robin, "Remove the webhook?", "Remove the webhook")
+    expect(robin.get_by_text("No webhooks yet.")).to_be_visible()
+    robin.goto("/app/articles/1")
+    robin.get_by_text("More", exact=True).click()
+    robin.get_by_role("link", name="Delete article…").click()
+    _confirm(robin, "Delete the article?", "Delete the article")
+    expect(robin.get_by_role("heading", name="Articles")).to_be_visible()
+
     robin.goto("/app/operator/growth")
     robin.get_by_text("Show as table: Orders").click()
     expect(robin.get_by_role("region", name="Orders by day, as a table")).to_be_visible()
     robin.goto("/app/operator/log?kind=admin")
-    for done in ("suspension", "state=cancelled", "withdrawn=true", "title=Lantern walk"):
+    for done in ("suspension", "state=cancelled", "withdrawn=true", "title=Lantern walk", "webhook", "article"):
         expect(robin.locator("table.log")).to_contain_text(done)
 
 
@@ -221,7 +231,8 @@ def test_operator_pages_work_without_javascript(browser: Browser, demo: DemoServ
     page.goto("/app/operator/health")
     page.get_by_role("button", name="Run audit").click()
     expect(page.get_by_role("heading", name="Audit")).to_be_visible()
-    page.get_by_role("button", name="Turn off demo").click()
+    page.get_by_role("link", name="Turn off demo…").click()
+    _confirm(page, "Turn off the demo?", "Turn off the demo")
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()  # the demo's admin has no session any more
     demo.switch("on")
     window.close()

@@ -26,13 +26,14 @@ from plaza.articles.model import (
 from plaza.articles.service import Articles
 from plaza.core.comment_tree import TOP_LEVEL
 from plaza.core.errors import Conflict, Invalid, NotFound
-from plaza.core.http.access import PUBLIC, USER
+from plaza.core.http.access import ADMIN, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.router import encode_segment
 from plaza.core.paging import Page
 from plaza.web import article_html, forms
 from plaza.web.comment_forms import CommentForms
+from plaza.web.operator_navigation import confirmation
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.rendering import tabs
@@ -259,6 +260,27 @@ async def vote(request: Request, body: bytes, site: PageResponses, id: ArticleId
     votes = article_html.vote_buttons(await articles.read(visitor.actor, id), articles.open_since())
     path = f"/app/articles/{id}#article-{id}"
     return site.form_response(request, visitor, body, path, "fragment.html", fragment=votes)
+
+
+@page.get("/articles/{id}/delete", access=ADMIN)
+async def confirm_deletion(request: Request, site: PageResponses, id: ArticleId, articles: Articles) -> Response[str]:
+    """Show an admin what a deletion does, before it is done."""
+    visitor = await site.visitors.from_request(request)
+    found = await articles.read(visitor.actor, id)
+    return confirmation(
+        request,
+        site,
+        visitor,
+        "Reports",
+        title="Delete the article?",
+        effects=[
+            f"“{found.title}” of {found.author.removeprefix('user:')} is deleted, with its votes and comments.",
+            "This cannot be undone.",
+        ],
+        action=f"/app/articles/{id}/delete",
+        button="Delete the article",
+        back=f"/app/articles/{id}",
+    )
 
 
 @page.post("/articles/{id}/delete", access=USER, logged=True)

@@ -19,7 +19,7 @@ from plaza.keyspace.browser import KeyBrowser
 from plaza.web import forms
 from plaza.web.health_charts import chart_context
 from plaza.web.health_figures import HealthFigures, HealthMonitor
-from plaza.web.operator_navigation import SECTION, operator_tabs, operator_views
+from plaza.web.operator_navigation import SECTION, confirmation, operator_tabs, operator_views
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.rendering import render, tabs
@@ -135,6 +135,27 @@ async def audit(request: Request, site: PageResponses, audits: Audits, keyspace:
     visitor = await site.visitors.from_request(request)
     context = await _audit_context(audits, keyspace)
     return site.page(request, visitor, "operator-audit.html", **context)
+
+
+@page.get("/operator/demo", access=ADMIN)
+async def confirm_end_of_demo(request: Request, site: PageResponses) -> Response[str]:
+    """Show what turning off the demo does, before it is done."""
+    visitor = await site.visitors.from_request(request)
+    return confirmation(
+        request,
+        site,
+        visitor,
+        "Health",
+        title="Turn off the demo?",
+        effects=[
+            "The simulation stops. All sessions of demo users end now, also yours if you are one of them.",
+            "What they wrote stays. An admin can turn the demo on again here, or with plaza demo --switch on.",
+        ],
+        action="/app/operator/demo",
+        fields={"on": "0"},
+        button="Turn off the demo",
+        back="/app/operator/health",
+    )
 
 
 @page.post("/operator/demo", access=ADMIN, logged_fields=("on",))

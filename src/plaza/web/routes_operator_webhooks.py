@@ -10,7 +10,7 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page
 from plaza.web import forms
-from plaza.web.operator_navigation import SECTION, operator_tabs
+from plaza.web.operator_navigation import SECTION, confirmation, operator_tabs
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.text_html import next_page_link
@@ -173,6 +173,27 @@ async def rotate_secret(
     """Replace the secret and show the new one this once."""
     rotated = await webhooks.rotate(id)
     return await _webhook_page(request, site, webhooks, deliveries, id, secret=rotated.secret, rotated=True)
+
+
+@page.get("/operator/webhooks/{id}/remove", access=ADMIN)
+async def confirm_removal(request: Request, site: PageResponses, webhooks: Webhooks, id: WebhookId) -> Response[str]:
+    """Show what a removal does, before it is done."""
+    visitor = await site.visitors.from_request(request)
+    webhook = await webhooks.get(id)
+    return confirmation(
+        request,
+        site,
+        visitor,
+        "Webhooks",
+        title="Remove the webhook?",
+        effects=[
+            f"{webhook.url} receives nothing any more. Events that wait for it ({webhook.waiting}) are not sent.",
+            "Its secret and its list of deliveries are deleted. This cannot be undone.",
+        ],
+        action=f"{PATH}/{id}/remove",
+        button="Remove the webhook",
+        back=f"{PATH}/{id}",
+    )
 
 
 @page.post("/operator/webhooks/{id}/remove", access=ADMIN)
