@@ -56,6 +56,8 @@ def test_every_character_is_folded_completely() -> None:
         ("“red garden” „x y“", Query((Phrase(("red", "garden")), Phrase(("x", "y"))))),
         ("#a#bc from:x!yz", Query((Phrase(("a", "bc"), True), Phrase(("from", "x", "yz"), True)))),
         ("well-known", Query((Phrase(("well", "known"), True),))),
+        ("to be " * 10, Query((Phrase(("to",), True), Phrase(("be",), True)))),
+        ("a-b-" * 9 + "c", Query((Phrase(("a", "b") * 3),))),
         ("東京", Query((Phrase(("東", "京")),))),
         ('"unclosed', Query((Phrase(("unclosed",), True),))),
         ("- # ()", Query()),

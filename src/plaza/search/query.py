@@ -7,7 +7,8 @@ as words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -17,6 +18,8 @@ from plaza.search.words import fold, is_unspaced, words_of
 MAX_QUERY_CHARACTERS: Final = 100
 # Conditions of one query, so that a text of single characters stays cheap.
 MAX_CONDITIONS: Final = 16
+# How often a word is used in one query. The databases read the list of a word's documents once for each use of it.
+MAX_USES: Final = 3
 # A shorter word must match as it is: `a*` would match every tenth document.
 MIN_PREFIX_CHARACTERS: Final = 2
 
@@ -86,15 +89,16 @@ class Query:
 
 def parse_query(text: str) -> Query:
     """Return the query of a text. Text beyond `MAX_QUERY_CHARACTERS` is ignored."""
-    wanted, excluded = _Conditions(), _Conditions()
+    uses: Counter[str] = Counter()
+    wanted, excluded = _Conditions(uses), _Conditions(uses)
     for part in _PARTS.findall(text.translate(_SIGNS)[:MAX_QUERY_CHARACTERS])[:MAX_CONDITIONS]:
         if part.startswith("-") and len(part) > 1:
             excluded.add(part[1:], prefixes=False)
         else:
             wanted.add(part, prefixes=True)
     return Query(
-        tuple(wanted.phrases),
-        tuple(excluded.phrases),
+        tuple(dict.fromkeys(wanted.phrases)),
+        tuple(dict.fromkeys(excluded.phrases)),
         tuple(wanted.tags),
         tuple(wanted.authors),
         tuple(excluded.tags),
@@ -105,6 +109,7 @@ def parse_query(text: str) -> Query:
 
 @dataclass(slots=True)
 class _Conditions:
+    uses: Counter[str]
     phrases: list[Phrase] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
     authors: list[str] = field(default_factory=list)
@@ -116,15 +121,24 @@ class _Conditions:
         elif part[:5].casefold() == "from:" and is_name(name := fold(part[5:].removeprefix("@"))):
             self.authors.append(name)
         else:
-            self.phrases += _phrases(part, prefixes=prefixes)
+            self.phrases += _phrases(part, self.uses, prefixes=prefixes)
 
 
-def _phrases(part: str, *, prefixes: bool) -> list[Phrase]:
+def _phrases(part: str, uses: Counter[str], *, prefixes: bool) -> list[Phrase]:
     """Return the phrase of one part: `"…"`, a word, or words that follow each other such as `well-known`."""
-    words = tuple(words_of(part))
+    words = tuple(_first_uses(words_of(part), uses))
     if not words:
         return []
     quoted = len(part) > 1 and part.startswith('"') and part.endswith('"')
     last = words[-1]
     is_prefix = prefixes and not quoted and len(last) >= MIN_PREFIX_CHARACTERS and not is_unspaced(last)
     return [Phrase(words, is_prefix)]
+
+
+def _first_uses(words: Iterable[str], uses: Counter[str]) -> Iterator[str]:
+    """Yield words up to one that the query has used `MAX_USES` times, and count them."""
+    for word in words:
+        if uses[word] >= MAX_USES:
+            return
+        uses[word] += 1
+        yield word
