@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
+from plaza.app import Plaza
+from plaza.core.auth import API
+from plaza.social.users import Users
 from tests.pages.conftest import PageClient
 
 
-async def test_a_discussion_below_an_article(ana: PageClient, guest: PageClient) -> None:
+async def test_a_discussion_below_an_article(ana: PageClient, guest: PageClient, url: str, plaza: Plaza) -> None:
     article = {"title": "Streams", "link": "https://example.org/streams"}
     await ana.submit("/app/articles", page="/app/articles/new", **article)
     page = "/app/articles/1"
@@ -27,7 +30,14 @@ async def test_a_discussion_below_an_article(ana: PageClient, guest: PageClient)
     assert (await ana.submit(edit, page=edit, content=" ")).status_code == 422
     await ana.submit(edit, page=edit, content="Worth reading twice")
     assert "Worth reading twice" in (await guest.get(page)).text
-    await ana.submit(f"{page}/comments/{comment}/delete", page=page)
+    delete = f"{page}/comments/{comment}/delete"
+    assert (await ana.get(delete)).status_code == 403
+    async with PageClient(url) as admin:
+        await admin.sign_up("robin")
+        await plaza.get(Users).set_role(API, "robin", "admin")
+        assert f'href="{delete}"' in (await admin.get(page)).text, "an admin is asked first"
+        assert "This cannot be undone." in (await admin.get(delete)).text
+        await admin.submit(delete, page=delete)
     shown = (await guest.get(page)).text
     assert "Worth" not in shown
     assert "Deleted comment" in shown

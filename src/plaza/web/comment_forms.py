@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from plaza.core.auth import Actor
 from plaza.core.errors import Forbidden, Invalid, NotFound
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.web import forms
+from plaza.web.operator_navigation import confirmation
 from plaza.web.page_responses import PageResponses
+from plaza.web.text_html import truncate_text
 from plaza.web.visitors import Visitor
+
+MAX_EXCERPT_CHARACTERS: Final = 200
 
 
 class WrittenComment(Protocol):
@@ -64,6 +68,25 @@ class CommentForms:
             return self._page(visitor, forms.parse_form(body).get("content", ""), error.detail, error.status)
         path = f"{thread_path(edited.reply_to)}#comment-{self.comment}"
         return self.site.form_response(self.request, visitor, b"", path)
+
+    async def ask(self) -> Response[str]:
+        """Show an admin what a deletion does, before it is done."""
+        visitor = await self.site.visitors.from_request(self.request)
+        found = await self.comments.get(visitor.actor, self.comment)
+        return confirmation(
+            self.request,
+            self.site,
+            visitor,
+            "Reports",
+            title=f"Delete the comment of {found.username}?",
+            effects=[
+                f"The text is deleted: “{truncate_text(found.content, MAX_EXCERPT_CHARACTERS)}”. Replies to it stay.",
+                "This cannot be undone.",
+            ],
+            action=f"{self.back}/comments/{self.comment}/delete",
+            button="Delete the comment",
+            back=f"{self.back}#comments",
+        )
 
     async def delete(self, body: bytes) -> Response[str]:
         """Delete the comment. A second click changes nothing."""

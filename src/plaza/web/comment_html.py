@@ -51,6 +51,7 @@ def row(
         deleted,
         can_delete and not deleted,
         can_edit and not deleted,
+        visitor.is_admin and not can_edit,
         visitor.actor is not None,
         thread_path,
         path,
@@ -69,6 +70,7 @@ def _cached_row(
     deleted: bool,
     can_delete: bool,
     can_edit: bool,
+    asks: bool,
     can_reply: bool,
     thread_path: str,
     path: str,
@@ -76,5 +78,5 @@ def _cached_row(
     comment = {"id": id, "username": username, "content": content, "created_at": created_at, "edited": edited}
     thread = {"path": thread_path, "replies": replies, "deleted": deleted, "can_reply": can_reply}
     subject = "article_comment" if path.startswith("/app/articles/") else "comment"
-    actions = {"can_delete": can_delete, "can_edit": can_edit, "path": path, "subject": subject}
+    actions = {"can_delete": can_delete, "can_edit": can_edit, "asks": asks, "path": path, "subject": subject}
     return render("comment.html", comment=comment, when=when, thread=thread, actions=actions).encode()

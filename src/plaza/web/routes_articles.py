@@ -211,6 +211,14 @@ async def comment(
     return await site.mentions.complete(response)
 
 
+@page.get("/articles/{id}/comments/{comment}/delete", access=ADMIN)
+async def confirm_comment_deletion(
+    request: Request, site: PageResponses, id: ArticleId, comment: ArticleCommentId, comments: ArticleComments
+) -> Response[str]:
+    """Show an admin what a deletion does, before it is done."""
+    return await _comment_forms(site, request, comments, id, comment).ask()
+
+
 @page.post("/articles/{id}/comments/{comment}/delete", access=USER, logged=True)
 async def delete_comment(
     request: Request,

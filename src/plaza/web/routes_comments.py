@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from plaza.core.http.access import USER
+from plaza.core.http.access import ADMIN, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page
@@ -42,6 +42,14 @@ async def comment(
         request, visitor, body, path, "comment-created.html", message="Comment added.", **context
     )
     return await site.mentions.complete(response)
+
+
+@page.get("/posts/{id}/comments/{comment}/delete", access=ADMIN)
+async def confirm_deletion(
+    request: Request, site: PageResponses, id: PostId, comment: CommentId, comments: Comments
+) -> Response[str]:
+    """Show an admin what a deletion does, before it is done."""
+    return await CommentForms(site, request, comments, comment, f"/app/posts/{id}").ask()
 
 
 @page.post("/posts/{id}/comments/{comment}/delete", access=USER, logged=True)
