@@ -15,7 +15,7 @@ local function points_of(likes, comments, bookmarks)
     + math.floor(finite(bookmarks, 0)) * BOOKMARK_POINTS
 end
 
--- Returns the state from the values of a post's fields, in the order of post_state, and caches it.
+-- Returns the state from the values of a post's STATE_FIELDS, and caches it.
 local function cache_state(id, f)
   local created = finite(f[2], nil)
   local state = {
@@ -28,11 +28,13 @@ local function cache_state(id, f)
   return state
 end
 
+local STATE_FIELDS = {'user_id', 'created_at', 'hashtags', 'banned', 'likesCount', 'commentsCount', 'bookmarksCount',
+  'user_version'}
+
 -- Returns what projections need of a post; nil if it does not exist or is no hash.
 local function post_state(id)
   if cached_states[id] then return cached_states[id] end
-  local f = redis.pcall('HMGET', key.post(id), 'user_id', 'created_at', 'hashtags', 'banned', 'likesCount',
-    'commentsCount', 'bookmarksCount', 'user_version')
+  local f = redis.pcall('HMGET', key.post(id), unpack(STATE_FIELDS))
   return f[1] and cache_state(id, f) or nil
 end
 
@@ -124,6 +126,13 @@ local function project_engagement(id, author, tags, at)
   cached_states = {}
   project('pointed', id, author)
   project_ranks(id, tags, at)
+end
+
+-- As project_engagement(), for a caller that has read the post's fields and changed them as it changed the post.
+local function project_engagement_of(id, fields, at)
+  local post = cache_state(id, fields)
+  project('pointed', id, post.author)
+  project_ranks(id, post.tags, at)
 end
 
 -- Updates the explore feed and the hashtag lists.

@@ -150,14 +150,21 @@ command('replace_pictures', function(keys, args)
   return 1
 end)
 
--- Returns the author and the tags of a visible post; fails if it is missing, banned or hidden by a block.
+-- Returns the STATE_FIELDS of a visible post, then its author; fails if it is missing, banned or hidden by a block.
 -- Sync (`from`) may also write to a banned post.
-local function require_post(post, blocked, blocked_by, from)
-  local author, banned, hashtags = unpack(redis.call('HMGET', post, 'user_id', 'banned', 'hashtags'))
+local function require_fields(post, blocked, blocked_by, from)
+  local fields = redis.call('HMGET', post, unpack(STATE_FIELDS))
+  local author, banned = fields[1], fields[4]
   local hidden = author and blocked
     and (redis.call('ZSCORE', blocked, author) or redis.call('ZSCORE', blocked_by, author))
   if not author or (banned and not from) or hidden then fail('not_found', 'No post has this id.') end
-  return author, tags_from(post, hashtags)
+  return fields, author
+end
+
+-- As require_fields(), but returns the author and the tags.
+local function require_post(post, blocked, blocked_by, from)
+  local fields, author = require_fields(post, blocked, blocked_by, from)
+  return author, tags_from(post, fields[3])
 end
 
 -- Changes the text and the tags of a post and keeps the old ones. Returns false if nothing changed.
@@ -248,6 +255,18 @@ projection('liking', function(id, name)
   return {'ZREM', key.user_liked(name), id}
 end)
 
+-- Updates the user's side of a like that has changed; `since` is its time, or nil. On one server it is just what the
+-- projection would read.
+local function update_liking(id, name, since)
+  if CLUSTERED then
+    project('liking', id, name)
+  elseif since then
+    redis.call('ZADD', key.user_liked(name), since, id)
+  else
+    redis.call('ZREM', key.user_liked(name), id)
+  end
+end
+
 -- Emits 'post.liked' or 'post.unliked'.
 local function emit_like(type, id, author, name, origin)
   emit(type, id, {post = id, author = author, username = name}, origin)
@@ -259,20 +278,21 @@ end
 command('like', function(keys, args)
   local post, likes, recent, blocked, blocked_by = unpack(keys)
   local id, name, at, since = unpack(args)
-  local author, tags = require_post(post, blocked, blocked_by, args[5])
+  local fields, author = require_fields(post, blocked, blocked_by, args[5])
   local changed = redis.call('SADD', likes, name)
   local size = redis.call('SCARD', likes)
   if changed == 1 then
     redis.call('ZADD', recent, since, name)
-    change_count(post, 'likesCount', size - 1, size)
+    fields[5] = change_count(post, 'likesCount', size - 1, size, fields[5])
     emit_like('post.liked', id, author, name, origin_of(args[5]))
-    project('liking', id, name)
-    project_engagement(id, author, tags, at)
+    update_liking(id, name, since)
+    project_engagement_of(id, fields, at)
   elseif redis.call('ZADD', recent, 'NX', since, name) == 1 then -- another service added the like
+    fields[5] = text(size)
     redis.call('HSET', post, 'likesCount', size)
     emit_like('post.liked', id, author, name, origin_of(args[5]))
-    project('liking', id, name)
-    project_engagement(id, author, tags, at)
+    update_liking(id, name, since)
+    project_engagement_of(id, fields, at)
   elseif update_time(recent, name, since, args[5]) then
     project('liking', id, name)
     changed = 2
@@ -303,16 +323,17 @@ end)
 -- unlike: a banned post can be unliked too.   KEYS post, likes, recent   ARGV id, name, now   Reply {changed, likes}
 command('unlike', function(keys, args)
   local post, likes, recent, id, name, at = keys[1], keys[2], keys[3], args[1], args[2], args[3]
-  local author, hashtags = unpack(redis.call('HMGET', post, 'user_id', 'hashtags'))
+  local fields = redis.call('HMGET', post, unpack(STATE_FIELDS))
+  local author = fields[1]
   if not author then fail('not_found', 'No post has this id.') end
   local changed = redis.call('SREM', likes, name)
   local size = redis.call('SCARD', likes)
   if changed == 1 then
     redis.call('ZREM', recent, name)
-    change_count(post, 'likesCount', size + 1, size)
+    fields[5] = change_count(post, 'likesCount', size + 1, size, fields[5])
     emit_like('post.unliked', id, author, name)
-    project('liking', id, name)
-    project_engagement(id, author, tags_from(post, hashtags), at)
+    update_liking(id, name)
+    project_engagement_of(id, fields, at)
   end
   return {changed, size}
 end)

@@ -22,15 +22,19 @@ end
 
 -- Changes a counter after its set has changed from one size to another. A counter that has the old size gets the new one.
 -- Otherwise another service is between its own change of the set and that of the counter: the difference is added, so
--- that both changes count. If the hash does not exist, its owner was deleted: write nothing.
-local function change_count(hash, field, before, after)
+-- that both changes count. If the hash does not exist, its owner was deleted: write nothing. `stored` is the counter, if
+-- the caller has read it. Returns what was written.
+local function change_count(hash, field, before, after, stored)
   if before == after then return end
-  local stored = redis.call('HGET', hash, field)
+  if stored == nil then stored = redis.call('HGET', hash, field) end
+  local count = text(after)
   if stored and stored ~= text(before) and stored:find('^%d+$') and #stored < 16 then
-    redis.call('HSET', hash, field, text(math.max(0, tonumber(stored) + after - before)))
-  elseif stored or exists(hash) then
-    redis.call('HSET', hash, field, text(after))
+    count = text(math.max(0, tonumber(stored) + after - before))
+  elseif not stored and not exists(hash) then
+    return
   end
+  redis.call('HSET', hash, field, count)
+  return count
 end
 
 -- Replaces the time of a member if `source` is 'sync_with_time'. Returns whether it changed.
