@@ -32,6 +32,20 @@ async def test_the_least_recently_used_value_is_dropped(valkey: Valkey) -> None:
     cache.close()
 
 
+async def test_large_values_leave_room_for_fewer(valkey: Valkey) -> None:
+    cache: TrackingCache[str] = TrackingCache(valkey, 10, size_of=len)
+    for key in ("one", "two", "three"):
+        cache.put(key, "12345")
+    assert [cache.get(key) for key in ("one", "two", "three")] == [None, "12345", "12345"]
+    cache.put("three", "123")
+    cache.put("four", "12")
+    assert [cache.get(key) for key in ("two", "three", "four")] == ["12345", "123", "12"]
+    cache.drop("two")
+    cache.put("five", "54321")
+    assert [cache.get(key) for key in ("three", "four", "five")] == ["123", "12", "54321"]
+    cache.close()
+
+
 async def test_reads_that_fail_leave_nothing_in_memory(valkey: Valkey) -> None:
     async def fail() -> str:
         raise Unavailable("down")

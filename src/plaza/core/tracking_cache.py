@@ -17,15 +17,24 @@ T = TypeVar("T")
 
 
 class TrackingCache(Generic[T]):
-    """Values by key. When it is full, the least recently used value is dropped.
+    """Values by key. When it is full, the least recently used values are dropped.
 
     `entry_of` is for values that are read from several keys: it returns the entry that an invalidated key is part of.
+    `size_of` is for values of different sizes; without it each has the size 1.
     """
 
-    def __init__(self, valkey: Valkey, max_entries: int, entry_of: Callable[[str], str] = str) -> None:
+    def __init__(
+        self,
+        valkey: Valkey,
+        max_size: int,
+        entry_of: Callable[[str], str] = str,
+        size_of: Callable[[T], int] = lambda _: 1,
+    ) -> None:
         self._valkey = valkey
-        self._max_entries = max_entries
+        self._max_size = max_size
         self._entry_of = entry_of
+        self._size_of = size_of
+        self._size = 0
         self._values: OrderedDict[str, T] = OrderedDict()
         self._loading: dict[str, object] = {}
         self.close = valkey.on_invalidate(self._invalidate)
@@ -37,14 +46,19 @@ class TrackingCache(Generic[T]):
         return found
 
     def drop(self, key: str) -> None:
-        self._values.pop(key, None)
+        dropped = self._values.pop(key, None)
+        if dropped is not None:
+            self._size -= self._size_of(dropped)
         self._loading.pop(key, None)
 
     def put(self, key: str, value: T) -> None:
         """Cache a value in reply order, from the `store` callback of a tracked read."""
+        replaced = self._values.pop(key, None)
         self._values[key] = value
-        if len(self._values) > self._max_entries:
-            self._values.popitem(last=False)
+        self._size += self._size_of(value) - (0 if replaced is None else self._size_of(replaced))
+        while self._size > self._max_size:
+            _, dropped = self._values.popitem(last=False)
+            self._size -= self._size_of(dropped)
 
     async def load(self, key: str, read: Callable[[], Awaitable[T | None]]) -> T | None:
         """Read and cache a value. Two round trips, once until it changes."""
@@ -63,6 +77,7 @@ class TrackingCache(Generic[T]):
     def _invalidate(self, keys: list[str] | None) -> None:
         if keys is None:
             self._values.clear()
+            self._size = 0
             self._loading.clear()
             return
         for key in map(self._entry_of, keys):

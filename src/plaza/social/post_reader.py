@@ -28,10 +28,13 @@ from plaza.social.users import hiding_keys
 # The longest post is 10 kB; most are a hundredth of that.
 MAX_CACHED_POSTS: Final = 4_096
 MAX_CACHED_PROFILES: Final = 8_192
-# The likes of each cached post, and five lists of each of a thousand viewers.
-MAX_CACHED_LISTS: Final = MAX_CACHED_POSTS + 5_000
-# A longer list is not cached: Valkey says what is in it. A name takes 60 bytes, and most lists have a few.
+# A longer list is not cached: Valkey says what is in it. A name takes 100 bytes, and most lists have a few.
 MAX_CACHED_MEMBERS: Final = 100
+# All lists of viewers together have so many members, each list counted as two more: some 40 MB, for 3,000 viewers who
+# follow a hundred users each, or 20,000 who follow ten.
+MAX_CACHED_LISTS: Final = 400_000
+
+_LIKES_SUFFIX: Final = POST_LIKES("").removeprefix(POST(""))
 
 # Reading this many uncached posts takes Valkey about 1.5 ms.
 MAX_POSTS_PER_READ: Final = 100
@@ -52,9 +55,9 @@ class PostReader:
     def __init__(self, functions: Functions) -> None:
         self.functions = functions
         self.valkey = functions.valkey
-        self.posts: TrackingCache[Post] = TrackingCache(functions.valkey, MAX_CACHED_POSTS)
+        self.posts: TrackingCache[CachedPost] = TrackingCache(functions.valkey, MAX_CACHED_POSTS, _cached_post_of)
         self.profiles: TrackingCache[User] = TrackingCache(functions.valkey, MAX_CACHED_PROFILES)
-        self.lists: TrackingCache[Members] = TrackingCache(functions.valkey, MAX_CACHED_LISTS)
+        self.lists: TrackingCache[Members] = TrackingCache(functions.valkey, MAX_CACHED_LISTS, size_of=_list_size)
 
     async def items(self, view: ReadView, ids: Sequence[str], *, listed: bool = True) -> list[FeedItem | None]:
         """Return posts for a viewer, None for one that is deleted, banned or hidden.
@@ -131,12 +134,11 @@ class PostReader:
     def _cached(self, view: ReadView, ids: Sequence[str]) -> LoadedPosts:
         loaded = LoadedPosts()
         for id in ids:
-            post = self.posts.get(POST(id))
-            likes = self.lists.get(POST_LIKES(id)) if post is not None and view.viewer is not None else False
-            if post is not None and likes is not None:
-                loaded.posts[id] = post
-                if likes is not False:
-                    loaded.likes[id] = likes
+            cached = self.posts.get(POST(id))
+            if cached is not None:
+                loaded.posts[id] = cached.post
+                if cached.likes is not False:
+                    loaded.likes[id] = cached.likes
         if view.users:
             loaded.profiles = {name: profile for name in loaded.authors() if (profile := self.profiles.get(USER(name)))}
         for key in view.lists():
@@ -159,8 +161,8 @@ class PostReader:
         def store(answer: list[list[Any]]) -> None:
             more = LoadedPosts.from_values(missing, missing_lists, *answer)
             for id, post in more.posts.items():
-                self.posts.put(POST(id), post)
-                self.lists.put(POST_LIKES(id), more.likes.get(id, False))
+                if _cached_post_of(POST(id)) == POST(id):  # not if another service gave it an id that ends like a key
+                    self.posts.put(POST(id), CachedPost(post, more.likes.get(id, False)))
             for name, profile in more.profiles.items():
                 self.profiles.put(USER(name), profile)
             for key, members in more.lists.items():
@@ -208,6 +210,21 @@ class PostReader:
         questions = [*about_authors, *about_posts]
         answers = [*author_replies[len(profiles) :], *replies[len(commands) :], replies[len(ids) : len(commands)]]
         return _items(view, ids, loaded, _marks(view, loaded, questions, ids, (), answers))
+
+
+class CachedPost(NamedTuple):
+    """A post without a viewer's flags, and who likes it."""
+
+    post: Post
+    likes: Members
+
+
+def _cached_post_of(key: str) -> str:
+    return key.removesuffix(_LIKES_SUFFIX)
+
+
+def _list_size(members: Members) -> int:
+    return 2 + (len(members) if members else 0)
 
 
 def is_short(members: Members | None) -> bool:
