@@ -19,7 +19,7 @@ from plaza.live.heartbeats import LiveService
 from plaza.live.history import AudienceHistory
 from plaza.live.library import LIBRARY
 from plaza.live.model import Heartbeat, PlaybackQuality
-from plaza.live.player_reports import OTHER_SITES, PlayerReports, bucket_of, percentile
+from plaza.live.player_reports import OTHER_SITES, PlayerReports, bucket_of, percentile, save_reports
 from plaza.live.recorder import AudienceRecorder
 from plaza.live.report_history import ReportHistory
 from tests.live.conftest import AT, Web, plaza_at, viewer
@@ -103,6 +103,38 @@ async def test_sources_count_once_per_viewing_session_and_sites_are_limited(
     assert len(await redis_client.hkeys(keys.EVENT_REPORTS("E1"))) == 7
 
 
+async def test_quality_is_counted_by_device_and_site_and_sites_are_limited(
+    valkey: Valkey, history: AudienceHistory, settings: Settings, clock: ManualClock
+) -> None:
+    constants = {**LIBRARY.constants, "MAX_QUALITY_SITES": 2}
+    functions = Functions(valkey, [dataclasses.replace(LIBRARY, constants=constants)])
+    await functions.load()
+    reports = PlayerReports(functions, history.reports, dataclasses.replace(settings, live_sources=True))
+    live = LiveService(functions, settings, clock, reports=reports)
+    for n in range(8):
+        quality = PlaybackQuality(start_ms=1_000.5 * (n + 1), buffering_ms=9, buffering_count=1, errors=n)
+        beat = Heartbeat("web", quality=quality, device="phone", referrer=f"Site_{n % 4}.example")
+        if n == 7:
+            beat.device = "tv"
+        await live.beat(viewer(f"p{n}", country="NZ"), "E1", beat)
+    await live.beat(viewer("ana", country="FR"), "E1", Heartbeat("web", quality=PlaybackQuality(buffering_ms=5)))
+    found = await reports.quality("E1")
+    assert (found.total.reports, found.total.errors) == (9, 28), "devices and sites add nothing to the total"
+    assert [(each.country, each.reports) for each in found.countries] == [("NZ", 8), ("FR", 1)]
+    phone, tv = found.devices
+    assert (phone.device, phone.reports, phone.stalls, phone.errors) == ("phone", 7, 7, 21)
+    assert phone.start_ms_p50 == pytest.approx(4_000, rel=0.1)
+    assert tv.start_ms_p50 == pytest.approx(8_000, rel=0.1)
+    sites = [(each.referrer, each.reports, each.errors) for each in found.referrers]
+    assert sites == [(OTHER_SITES, 4, 18), ("site_0.example", 2, 4), ("site_1.example", 2, 6)]
+    assert found.referrers[0].start_ms_p95 == pytest.approx(8_000, rel=0.1)
+    await save_reports(valkey, history.reports, "E1")
+    assert await reports.quality("E1") == found
+    in_sql = await history.reports.read("E1", except_born_at=None)
+    assert in_sql["buffering", "FR", bucket_of(5)] == 1
+    assert in_sql["buffering_device", "phone", bucket_of(9)] == 7
+
+
 async def test_counts_of_a_life_are_written_once(sql: Sql) -> None:
     history, field = ReportHistory(sql), ("start", "NZ", 3)
     for count in (5, 5, 4):
@@ -117,7 +149,8 @@ async def test_sources_are_ignored_unless_the_setting_is_on(web: Web, redis_clie
     answer = await web.beat(ana, quality={"start_ms": 700}, device="phone", referrer="example.org")
     assert answer.status_code == 200
     assert await web.figure("/sources") == {"devices": {}, "referrers": {}}
-    assert (await web.figure("/quality"))["total"]["reports"] == 1
+    quality = await web.figure("/quality")
+    assert (quality["total"]["reports"], quality["devices"], quality["referrers"]) == (1, [], [])
     assert set(await redis_client.hkeys(keys.EVENT_REPORTS("E1"))) == {"reports#ZZ#0", "start#ZZ#38"}
     for wrong in (
         {"quality": {"start_ms": 600_001}},

@@ -25,6 +25,7 @@ from plaza.live.model import (
     AudienceStatistics,
     EventDeclaration,
     Heartbeat,
+    LeaveRequest,
     PlaybackQuality,
     Viewer,
 )
@@ -276,8 +277,18 @@ async def test_the_audience_page_shows_retention_comparison_quality_and_exports(
     assert "/app/operator/live/audience?event=night" in (await admin.get("/app/operator/live?event=night")).text
     page = await admin.get("/app/operator/live/audience?event=night")
     text = unescape(" ".join(re.sub("<[^>]+>", " ", page.text).split()))
-    for shown in ("1 viewers, 0 came back", "0 100.0% 1 1 0 0", "<b>stage 1 1 1", "DE 1 939 939", "Not counted"):
+    for shown in (
+        "1 viewers, 0 came back",
+        "0 100.0% 1 1 0 0",
+        "<b>stage 1 1 1",
+        "DE 1 939 939",
+        "Not counted",
+        "Left for good by minute No viewer",
+    ):
         assert shown in text, shown
+    await live.leave(Viewer("ben", "198.18.0.1", "DE"), "night", LeaveRequest("web", "<b>stage"))
+    left = (await admin.get("/app/operator/live/audience?event=night")).text
+    assert "<title>Minute 0: 1</title>" in left, "a chart shows who left"
     assert "<b>stage" not in page.text
     session = await admin.get("/app/operator/live/audience?event=night&session=%3Cb%3Estage")
     assert "Whole event" in session.text

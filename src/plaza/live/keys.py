@@ -243,9 +243,10 @@ EVENT_REPORTS = Key(
     "hash",
     "What players reported with heartbeats, without viewers: times in buckets, sums, devices and referring sites.",
     contains="`start#<country>#<bucket>`, `buffering#<country>#<bucket>`, `reports#<country>#0`, `stalls#<country>#0`, "
-    "`errors#<country>#0`, `device#<device>#0`, `referrer#<site>#0` (no site: the sites beyond the first 100) → count; "
-    "`referrers##0` → number of sites",
-    element_regex="[a-z]+#[^#]*#<count>",
+    "`errors#<country>#0`, the same with `_device` or `_site` after the first word (`start_device#phone#<bucket>`), "
+    "`device#<device>#0`, `referrer#<site>#0` (no site: all beyond the first 100, for quality beyond the first 20) "
+    "→ count; `referrers##0`, `sites##0` → number of sites",
+    element_regex="[a-z_]+#[^#]*#<count>",
     value_regex="<count>",
     owner="event",
     lifetime=RETENTION,

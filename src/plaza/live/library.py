@@ -25,6 +25,7 @@ _CONSTANTS = (
     "NEW_PLACE",
     "NEW_VIEWING",
     "MAX_REFERRERS",
+    "MAX_QUALITY_SITES",
     "UNKNOWN_COUNTRY",
 )
 

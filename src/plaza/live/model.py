@@ -41,6 +41,8 @@ NEW_EVENT: Final = 2
 NEW_VIEWING: Final = 4  # added to the others: the heartbeat began a viewing session
 # Referring sites that are counted by name; viewers can claim any.
 MAX_REFERRERS: Final = 100
+# Sites whose playback quality is counted by name: up to 150 buckets each, which the worker writes to SQL.
+MAX_QUALITY_SITES: Final = 20
 # Viewers can claim any group, so claimed groups have a lower limit than groups from tokens.
 MAX_CLAIMED_GROUPS: Final = 200
 MAX_GROUPS: Final = 1_000
@@ -68,7 +70,7 @@ Location = Annotated[
 Site = Annotated[
     str,
     Meta(
-        pattern=described_pattern("Give the host of a site, such as example.org", r"^[A-Za-z0-9.:-]+$(?!\n)"),
+        pattern=described_pattern("Give the host of a site, such as example.org", r"^[A-Za-z0-9._:\[\]-]+$(?!\n)"),
         max_length=100,
         description="The host of the page that led here.",
         examples=["example.org"],
@@ -113,7 +115,8 @@ class EventNotSilent(Conflict):
     title, code = "The event is not silent", "still_live"
 
 
-Milliseconds = Annotated[int, Meta(ge=0, le=600_000)]
+# Players measure fractions of milliseconds.
+Milliseconds = Annotated[float, Meta(ge=0, le=600_000)]
 EventCount = Annotated[int, Meta(ge=0, le=1_000)]
 
 

@@ -1,15 +1,16 @@
-"""What players report with heartbeats: start times, buffering and errors by country; devices and referring sites.
+"""What players report with heartbeats: start times, buffering and errors by country, device and referring site.
 
 Times are counted in fixed buckets, each a fifth wider than the one before. So an event of any size takes the same
-memory, and a percentile is at most 10% off. Nothing here names a viewer. Devices and referring sites are counted once
-per viewing session, and only if `PLAZA_LIVE_SOURCES` is on.
+memory, and a percentile is at most 10% off. Nothing here names a viewer. Devices and referring sites count only if
+`PLAZA_LIVE_SOURCES` is on: once per viewing session, and with every report of playback.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 from math import log2
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -17,21 +18,25 @@ from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.valkey import Valkey
 from plaza.live import keys
-from plaza.live.model import Heartbeat
+from plaza.live.model import Heartbeat, PlaybackQuality
 from plaza.live.other_services import to_ms
 from plaza.live.report_history import ReportHistory
 
 BUCKETS_PER_DOUBLING: Final = 4
 # The name under which sites are counted beyond `MAX_REFERRERS`.
 OTHER_SITES: Final = "other sites"
+QUALITY_METRICS: Final = ("reports", "start", "buffering", "stalls", "errors")
+# After a metric's name: it is counted by device or by referring site, not by country.
+BY_DEVICE: Final = "_device"
+BY_SITE: Final = "_site"
 
-Field = tuple[str, str, int]  # metric, country or name, bucket (0 for sums)
+Field = tuple[str, str, int]  # metric, country, device or site, bucket (0 for sums)
+Buckets = dict[str, Counter[int]]  # by metric
 
 
-class CountryQuality(Struct):
-    """Playback in one country, or everywhere if `country` is null. Times are null if no player reported one."""
+class QualityFigures(Struct, kw_only=True):
+    """Playback of some viewers. Times are null if no player reported one."""
 
-    country: str | None
     reports: int
     start_ms_p50: int | None
     start_ms_p95: int | None
@@ -41,11 +46,31 @@ class CountryQuality(Struct):
     errors: int
 
 
+class CountryQuality(QualityFigures, kw_only=True):
+    """Playback in one country, or everywhere if `country` is null."""
+
+    country: str | None
+
+
+class DeviceQuality(QualityFigures, kw_only=True):
+    """Playback on one kind of device."""
+
+    device: str
+
+
+class ReferrerQuality(QualityFigures, kw_only=True):
+    """Playback of viewers from one referring site."""
+
+    referrer: str
+
+
 class QualityReport(Struct):
-    """Playback of an event, in total and by country, those with the most reports first."""
+    """Playback of an event: in total, by country, device and referring site, those with the most reports first."""
 
     total: CountryQuality
     countries: list[CountryQuality]
+    devices: list[DeviceQuality]
+    referrers: list[ReferrerQuality]
 
 
 class AudienceSources(Struct):
@@ -86,28 +111,28 @@ class PlayerReports:
     async def count(self, event: str, country: str, beat: Heartbeat, *, starts: bool) -> None:
         """Count what a heartbeat reports, if anything. `starts`: it began a viewing session. One round trip."""
         fields: list[str | int] = []
-        if (quality := beat.quality) is not None:
-            fields += [f"reports#{country}#0", 1]
-            for metric, ms in (("start", quality.start_ms), ("buffering", quality.buffering_ms)):
-                if ms is not None:
-                    fields += [f"{metric}#{country}#{bucket_of(ms)}", 1]
-            for metric, count in (("stalls", quality.buffering_count), ("errors", quality.errors)):
-                if count:
-                    fields += [f"{metric}#{country}#0", count]
-        if self._counts_sources and starts:
-            for metric, name in (("device", beat.device), ("referrer", beat.referrer)):
+        device, site = (beat.device, (beat.referrer or "").lower()) if self._counts_sources else (None, None)
+        if starts:
+            for metric, name in (("device", device), ("referrer", site)):
                 if name:
-                    fields += [f"{metric}#{name.lower()}#0", 1]
+                    fields += [f"{metric}#{name}#0", 1]
+        if beat.quality is not None:
+            for suffix, name in (("", country), (BY_DEVICE, device), (BY_SITE, site)):
+                if name:
+                    fields += _quality_fields(beat.quality, suffix, name)
         if fields:
             await self._functions.run("live_count_reports", [keys.EVENT_REPORTS(event)], *fields)
 
     async def quality(self, event: str) -> QualityReport:
-        """Return percentiles and sums by country. One round trip and one query."""
+        """Return percentiles and sums by country, device and site. One round trip and one query."""
         counts = await self._read(event)
-        countries = {name for metric, name, _ in counts if metric == "reports"}
-        rows = [_quality(counts, country) for country in countries]
-        rows.sort(key=lambda row: (-row.reports, row.country or ""))
-        return QualityReport(_quality(counts, None), rows)
+        everywhere = _group(counts, "", lambda _: "").get("", {})
+        return QualityReport(
+            CountryQuality(country=None, **_figures(everywhere)),
+            [CountryQuality(country=name, **figures) for name, figures in _by_name(counts, "")],
+            [DeviceQuality(device=name, **figures) for name, figures in _by_name(counts, BY_DEVICE)],
+            [ReferrerQuality(referrer=name or OTHER_SITES, **figures) for name, figures in _by_name(counts, BY_SITE)],
+        )
 
     async def sources(self, event: str) -> AudienceSources:
         """Return viewing sessions by device and by referring site, the most first. One round trip and one query."""
@@ -151,23 +176,44 @@ def _parse(fields: dict[str, str]) -> Counter[Field]:
     return found
 
 
-def _quality(counts: Counter[Field], country: str | None) -> CountryQuality:
-    times: dict[str, Counter[int]] = {"start": Counter(), "buffering": Counter()}
-    sums: Counter[str] = Counter()
+def _quality_fields(quality: PlaybackQuality, suffix: str, name: str) -> Iterator[str | int]:
+    """Yield what a report adds to the counts of a country, a device or a site: field, amount, …"""
+    counted = [("reports", 0, 1)]
+    for metric, ms in (("start", quality.start_ms), ("buffering", quality.buffering_ms)):
+        if ms is not None:
+            counted.append((metric, bucket_of(int(ms)), 1))
+    for metric, count in (("stalls", quality.buffering_count), ("errors", quality.errors)):
+        if count:
+            counted.append((metric, 0, count))
+    for metric, bucket, count in counted:
+        yield f"{metric}{suffix}#{name}#{bucket}"
+        yield count
+
+
+def _by_name(counts: Counter[Field], suffix: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the fields of `QualityFigures` of each country, device or site, those with the most reports first."""
+    found = _group(counts, suffix, lambda name: name)
+    rows = [(name, _figures(buckets)) for name, buckets in found.items()]
+    return sorted(rows, key=lambda row: (-row[1]["reports"], row[0]))
+
+
+def _group(counts: Counter[Field], suffix: str, group_of: Callable[[str], str]) -> dict[str, Buckets]:
+    metrics = {f"{metric}{suffix}": metric for metric in QUALITY_METRICS}
+    found: dict[str, Buckets] = {}
     for (metric, name, bucket), count in counts.items():
-        if country in (None, name):
-            if metric in times:
-                times[metric][bucket] += count
-            else:
-                sums[metric] += count
-    start, buffering = times["start"], times["buffering"]
-    return CountryQuality(
-        country=country,
-        reports=sums["reports"],
-        start_ms_p50=percentile(start, 0.5),
-        start_ms_p95=percentile(start, 0.95),
-        buffering_ms_p50=percentile(buffering, 0.5),
-        buffering_ms_p95=percentile(buffering, 0.95),
-        stalls=sums["stalls"],
-        errors=sums["errors"],
-    )
+        if metric in metrics:
+            found.setdefault(group_of(name), {}).setdefault(metrics[metric], Counter())[bucket] += count
+    return found
+
+
+def _figures(buckets: Buckets) -> dict[str, Any]:
+    reports, start, buffering, stalls, errors = (buckets.get(metric, Counter()) for metric in QUALITY_METRICS)
+    return {
+        "reports": reports.total(),
+        "start_ms_p50": percentile(start, 0.5),
+        "start_ms_p95": percentile(start, 0.95),
+        "buffering_ms_p50": percentile(buffering, 0.5),
+        "buffering_ms_p95": percentile(buffering, 0.95),
+        "stalls": stalls.total(),
+        "errors": errors.total(),
+    }

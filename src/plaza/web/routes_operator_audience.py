@@ -12,7 +12,7 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.live.audience_export import MEDIA_TYPES, AudienceExport, ExportFile, ExportFormat, TimeRange
 from plaza.live.model import EventId, SessionId
-from plaza.live.player_reports import PlayerReports
+from plaza.live.player_reports import PlayerReports, QualityFigures
 from plaza.live.retention import COMPARED_MINUTES, ComparedAudience, Retention, RetentionCurve
 from plaza.live.schedule import EventSchedule
 from plaza.live.statistics import AudienceFigures
@@ -56,15 +56,26 @@ async def show_audience(
         "session": session,
         "curve": curve,
         "curve_bars": _curve_bars(curve),
+        "moves": [
+            ("Left for good", _count_bars({each.minute: each.dropped for each in curve.minutes})),
+            ("Came back", _count_bars({each.minute: each.rejoined for each in curve.minutes})),
+        ],
         "compared": [
             ("session", "Sessions", sessions[:MAX_ROWS], _viewer_shares(sessions)),
             ("event", "Events", events, _viewer_shares(events, titles)),
         ],
         "compared_minutes": [str(minute) for minute in COMPARED_MINUTES],
-        "quality": [quality.total, *quality.countries[:MAX_ROWS]],
-        "start_shares": chart_geometry.largest_shares(
-            {each.country or "": each.start_ms_p95 for each in quality.countries if each.start_ms_p95 is not None}
-        ),
+        "quality": [
+            ("All", quality.total),
+            *((each.country, each) for each in quality.countries[:MAX_ROWS]),
+            *((each.device, each) for each in quality.devices),
+            *((each.referrer, each) for each in quality.referrers[:MAX_ROWS]),
+        ],
+        "quality_shares": [
+            ("country", "By country", *_quality_shares({each.country or "": each for each in quality.countries})),
+            ("device", "By device", *_quality_shares({each.device: each for each in quality.devices})),
+            ("site", "By referring site", *_quality_shares({each.referrer: each for each in quality.referrers})),
+        ],
         "sources": [
             ("device", "Devices", chart_geometry.largest_shares(sources.devices)),
             ("site", "Referring sites", chart_geometry.largest_shares(sources.referrers)),
@@ -93,6 +104,21 @@ def _curve_bars(curve: RetentionCurve) -> list[chart_geometry.Bar]:
         if each.observed
     }
     return chart_geometry.time_bars(values, CURVE_MINUTES + 1)
+
+
+def _count_bars(counts: Mapping[int, int]) -> tuple[int, list[chart_geometry.Bar]]:
+    """The highest count, and one bar per minute with any viewers."""
+    values = {minute: (count, f"Minute {minute}: {count:,}") for minute, count in counts.items() if count}
+    return max(counts.values(), default=0), chart_geometry.time_bars(values, CURVE_MINUTES + 1)
+
+
+def _quality_shares(
+    rows: Mapping[str, QualityFigures],
+) -> tuple[list[chart_geometry.Share], list[chart_geometry.Share]]:
+    """The times to start and of buffering that 95% of reports do not exceed, by name."""
+    starts = {name: row.start_ms_p95 for name, row in rows.items() if row.start_ms_p95 is not None}
+    buffering = {name: row.buffering_ms_p95 for name, row in rows.items() if row.buffering_ms_p95 is not None}
+    return chart_geometry.largest_shares(starts), chart_geometry.largest_shares(buffering)
 
 
 def _viewer_shares(rows: list[ComparedAudience], titles: Mapping[str, str] | None = None) -> list[chart_geometry.Share]:

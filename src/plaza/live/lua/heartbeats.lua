@@ -188,19 +188,30 @@ command('session_beat', function(keys, args)
   return session_heartbeats(s, shared, beats, users, info)
 end)
 
--- count_reports: add to what players reported. Sites beyond MAX_REFERRERS are counted together.
+-- Whether a site is counted by its name: the first `limit` sites that have the field are. `counter` counts these.
+local function has_own_name(reports, field, counter, limit)
+  if redis.call('HEXISTS', reports, field) == 1 then return true end
+  if tonumber(redis.call('HGET', reports, counter) or 0) >= limit then return false end
+  redis.call('HINCRBY', reports, counter, 1)
+  return true
+end
+
+-- count_reports: add to what players reported. Sites beyond MAX_REFERRERS are counted together, and so is the quality of
+-- sites beyond MAX_QUALITY_SITES: `reports_site` comes before the other fields of a site.
 -- KEYS reports   ARGV field, amount, …
 command('count_reports', function(keys, args)
-  local reports = keys[1]
+  local reports, site_named = keys[1], false
   for i = 1, #args, 2 do
     local field = args[i]
-    if string.sub(field, 1, 9) == 'referrer#' and redis.call('HEXISTS', reports, field) == 0 then
-      if tonumber(redis.call('HGET', reports, 'referrers##0') or 0) < MAX_REFERRERS then
-        redis.call('HINCRBY', reports, 'referrers##0', 1)
-      else
-        field = 'referrer##0'
-      end
+    local metric = string.match(field, '^[^#]*')
+    local named = true
+    if metric == 'referrer' then
+      named = has_own_name(reports, field, 'referrers##0', MAX_REFERRERS)
+    elseif metric == 'reports_site' then
+      site_named = has_own_name(reports, field, 'sites##0', MAX_QUALITY_SITES)
     end
+    if string.sub(metric, -5) == '_site' then named = site_named end
+    if not named then field = string.gsub(field, '#.*#', '##') end
     redis.call('HINCRBY', reports, field, args[i + 1])
   end
 end)
