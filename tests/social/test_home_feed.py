@@ -236,6 +236,26 @@ async def test_a_feed_is_united_in_one_step_if_it_is_short(social: Social, ana: 
     assert "zunionstore" not in await count_commands(social, social.home.page(ana, Page())), "4,210 posts take too long"
 
 
+async def test_a_feed_is_begun_with_the_newest_posts(social: Social, ana: Actor, redis_client: Any) -> None:
+    if social.valkey.clustered:
+        return
+    await follow_all(social, ana, ["p0", "p1"])
+    posts = await write_posts(social, ["p0", "p1", "p2"], 400, random.Random(6))
+    for name in ("p0", "p1", "p2"):
+        await redis_client.zadd(
+            k.EXPLORE_FEED(), dict(await redis_client.zrange(k.USER_POSTS(name), 0, -1, withscores=True))
+        )
+    unfollowed = set(await redis_client.zrange(k.USER_POSTS("p2"), 0, -1))
+    expected = [id for id in posts if id not in unfollowed]
+    assert "zunionstore" not in await count_commands(social, social.home.page(ana, Page()))
+    begun = await redis_client.zrange(k.TMP_HOME("ana"), 0, -1, desc=True)
+    assert begun == expected[: len(begun)]
+    assert 250 < len(begun) < 350, "about 300 of 800"
+    assert await read_all_pages(social, ana, 100) == expected
+    page = await social.home.page(ana, Page(limit=20, offset=290))
+    assert [item.post.id for item in page.items] == expected[290:310]
+
+
 async def test_an_old_post_that_arrives_late_makes_no_gap(
     social: Social, ana: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

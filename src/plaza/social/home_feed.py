@@ -1,7 +1,7 @@
 """The home feed: the posts of the users that the viewer follows, newest first, complete after any absence.
 
 `tmp:home:<username>` caches the newest of them. Every read first merges what was posted since the last one, so nothing
-depends on the background fan-out. On one server Valkey builds a short feed as a union. A long one is built by a
+depends on the background fan-out. On one server Valkey builds a short feed in one step. A long one is built by a
 threshold merge: it reads a few of the newest posts of each user, in batches, and more only of users whose oldest
 fetched post is still newer than the 800th found. Pages beyond the cached feed are merged in the same way and not
 stored.
@@ -37,7 +37,7 @@ from plaza.social.model import FeedItem
 from plaza.social.post_reader import PostReader
 from plaza.social.read_view import Command, ReadView
 
-# A feed is built with at least this many posts.
+# A long feed is built with at least this many posts.
 DEPTH = 800
 
 # Users read in one batch.

@@ -153,27 +153,67 @@ local function note_built_home(state, follows, at, floor, last_import)
   redis.call('HSET', state, 'follows', follows, 'upto', at, 'built', at, 'floor', floor, 'imported', last_import)
 end
 
--- A feed of so many users and posts is built in one step, which takes up to 1.5 ms.
-local MAX_UNITED_USERS, MAX_UNITED_POSTS = 500, 4000
+-- A feed of so many users and posts is built in one step, which takes up to 1.5 ms. With more posts than the last, it
+-- gets about as many of the newest.
+local MAX_UNITED_USERS, MAX_UNITED_POSTS, UNITED_POSTS = 500, 4000, 300
 
--- One server: stores all posts of these users. Returns false if there are too many. A key of another type is as absent.
-local function unite_home(home, names)
-  if #names > MAX_UNITED_USERS then return false end
+-- Returns the lists of posts of these users that are not empty, and the number of posts; nothing if there are too many.
+-- A key of another type is as absent.
+local function short_lists(names)
+  if #names > MAX_UNITED_USERS then return end
   local lists, posts = {}, 0
   for _, name in ipairs(names) do
     local list = key.user_posts(name)
     local reply = redis.pcall('ZCARD', list)
     local size = type(reply) == 'number' and reply or 0
     posts = posts + size
-    if posts > MAX_UNITED_POSTS then return false end
+    if posts > MAX_UNITED_POSTS then return end
     if size > 0 then lists[#lists + 1] = list end
   end
+  return lists, posts
+end
+
+-- Returns a time since which about `UNITED_POSTS` of so many posts were created: that of a post in the explore feed, which
+-- has these among others. Nothing if all of them are wanted. Any time would give a correct feed.
+local function time_of_newest(posts, explore)
+  if posts <= UNITED_POSTS then return end
+  local rank = math.floor(UNITED_POSTS / posts * redis.call('ZCARD', explore))
+  return redis.call('ZREVRANGE', explore, rank, rank, 'WITHSCORES')[2]
+end
+
+local function add_rows(home, args, first)
+  for i = first, #args, 1000 do
+    local pairs = {unpack(args, i, math.min(i + 999, #args))}
+    redis.call('ZADD', home, unpack(pairs))
+  end
+end
+
+local function add_newest(home, lists, since)
+  local rows = {}
+  for _, list in ipairs(lists) do
+    local found = redis.call('ZRANGE', list, since, '+inf', 'BYSCORE', 'WITHSCORES')
+    for i = 1, #found, 2 do
+      rows[#rows + 1], rows[#rows + 2] = found[i + 1], found[i]
+    end
+  end
+  add_rows(home, rows, 1)
+end
+
+-- One server: stores posts of these users. Returns the time since which the feed is complete, '' if it has all of them;
+-- nothing if there are too many.
+local function unite_home(home, names, explore)
+  local lists, posts = short_lists(names)
+  if not lists then return end
   redis.call('DEL', home)
-  local count = #lists
-  if count == 0 then return true end
-  lists[count + 1], lists[count + 2] = 'AGGREGATE', 'MAX' -- a post that is in two lists keeps its time
-  redis.call('ZUNIONSTORE', home, count, unpack(lists))
-  return true
+  local since = time_of_newest(posts, explore)
+  if since then
+    add_newest(home, lists, since)
+  elseif #lists > 0 then
+    local count = #lists
+    lists[count + 1], lists[count + 2] = 'AGGREGATE', 'MAX' -- a post that is in two lists keeps its time
+    redis.call('ZUNIONSTORE', home, count, unpack(lists))
+  end
+  return since or ''
 end
 
 -- home_open: return a page of a home feed after merging new posts; or what the caller must do first.
@@ -191,8 +231,9 @@ command('home_open', function(keys, args)
   local is_current = built_from == follows and (not imported or built_after == last_import)
   if not is_current or is_old_home(built, upto, at) or not is_own_home(home, state) then
     local names = redis.call('ZREVRANGE', recent, 0, MAX_FOLLOWED_READ - 1)
-    if not explore or not unite_home(home, names) then return {'build', follows, names, last_import} end
-    note_built_home(state, follows, text(at), '', last_import)
+    local floor = explore and unite_home(home, names, explore)
+    if not floor then return {'build', follows, names, last_import} end
+    note_built_home(state, follows, text(at), floor, last_import)
     expire_home(home, state, args[2])
     cut_home(home, state)
     return home_page(home, state, args, 3)
@@ -204,13 +245,6 @@ command('home_open', function(keys, args)
   cut_home(home, state)
   return home_page(home, state, args, 3)
 end)
-
-local function add_rows(home, args, first)
-  for i = first, #args, 1000 do
-    local pairs = {unpack(args, i, math.min(i + 999, #args))}
-    redis.call('ZADD', home, unpack(pairs))
-  end
-end
 
 -- home_put: store a feed that was built.
 -- KEYS home, state   ARGV TTL in seconds, follows, upto, floor, score, post, count, last import, then score, post, …
