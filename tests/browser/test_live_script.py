@@ -247,6 +247,20 @@ def test_stopping_before_the_token_arrives_sends_no_heartbeat(audience: Audience
     assert not any("/never/" in request.url for request in audience.requests)
 
 
+def test_a_faulty_report_of_a_player_costs_no_viewer(audience: AudiencePage) -> None:
+    audience.watch()
+    audience.until(lambda: audience.active() == 1)
+    audience.page.evaluate("""() => {
+        plazaLive.start({ event: "throws", quality: () => { throw new Error("no player"); } });
+        plazaLive.start({ event: "invalid", quality: () => ({ start_ms: -1 }) });
+    }""")
+    audience.page.clock.run_for(10)
+    audience.until(lambda: audience.figure("/viewers/active-count", event="throws") == {"count": 1})
+    audience.until(audience.has_no_pending_request)
+    audience.page.clock.run_for(2_000)
+    audience.until(lambda: audience.figure("/viewers/active-count", event="invalid") == {"count": 1})
+
+
 def test_the_script_is_small_and_has_no_dependency(server: ServerProcess) -> None:
     text = server.get("/live.js").text
     assert len(text) < 8_000

@@ -146,7 +146,7 @@ async def test_counts_of_a_life_are_written_once(sql: Sql) -> None:
 
 async def test_sources_are_ignored_unless_the_setting_is_on(web: Web, redis_client: Any) -> None:
     ana = web.user("ana")
-    answer = await web.beat(ana, quality={"start_ms": 700}, device="phone", referrer="example.org")
+    answer = await web.beat(ana, quality={"start_ms": 700.5}, device="phone", referrer="my_site.example")
     assert answer.status_code == 200
     assert await web.figure("/sources") == {"devices": {}, "referrers": {}}
     quality = await web.figure("/quality")

@@ -99,6 +99,17 @@
     let counted = false; // whether the server may count this tab
     let busy = false;
     let stopped = false;
+    let reports = true; // whether heartbeats carry a report
+
+    function report() {
+      let measured = null;
+      try {
+        measured = quality && quality();
+      } catch (error) {
+        reportError(error); // a fault in the player must not cost the viewer
+      }
+      return { ...(measured && { quality: measured }), ...(sources && sourceOfVisit()) };
+    }
 
     async function ensureToken() {
       if (token) return;
@@ -124,12 +135,10 @@
         if (stopped) return;
         counted = true; // the heartbeat may arrive although the response is lost
         tabs.stay(RESPONSE_MS); // until the response, this tab counts as present
-        const measured = quality && quality();
         const result = await post(`${at}/heartbeat`, token, {
           ...where,
           ...(groups && { groups }),
-          ...(measured && { quality: measured }),
-          ...(sources && sourceOfVisit()),
+          ...(reports && report()),
         });
         failures = 0;
         tabs.stay(result.next_heartbeat_ms + GRACE_MS);
@@ -148,6 +157,8 @@
       if (status === 401 && (hasTokenFunction || !given)) {
         token = null;
         if (!hasTokenFunction) storage.write(TOKEN_KEY, {});
+      } else if (status === 422 && reports) {
+        reports = false; // what they carried may be invalid
       } else if (status >= 400 && status < 500 && status !== 408 && status !== 429) {
         stopped = true; // a retry cannot help
         return;
