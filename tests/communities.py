@@ -22,10 +22,13 @@ API_KEY = "a key for the tests of communities"
 
 @asynccontextmanager
 async def plaza_at(
-    place: Server | Cluster, data_dir: Path, domains: Sequence[Domain] | None = None
+    place: Server | Cluster, data_dir: Path, domains: Sequence[Domain] | None = None, *, database_url: str = ""
 ) -> AsyncIterator[Plaza]:
-    """Plaza without rate limits, on a Valkey that runs."""
-    settings = Settings(data_dir=with_tables(data_dir), valkey_url=place.url, rate_limits=False, api_key=API_KEY)
+    """Plaza without rate limits, on a Valkey that runs, with SQLite unless another database is given."""
+    folder = data_dir if database_url else with_tables(data_dir)
+    settings = Settings(
+        data_dir=folder, valkey_url=place.url, database_url=database_url, rate_limits=False, api_key=API_KEY
+    )
     async with running(settings, domains) as plaza:
         yield plaza
     use_layout(Layout.PLAIN)

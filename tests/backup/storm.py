@@ -72,14 +72,14 @@ class BackupStorm:
 
     async def add_picture(self) -> None:
         id = str(uuid4())
-        await self._plaza.get(Uploads).store(_image(id), id, _ANA, "")
+        await self._plaza.get(Uploads).store(processed_image(id), id, _ANA, "")
         self._pictures.append(id)
 
 
 _ANA = Actor("ana", "user")
 
 
-def _image(seed: str) -> ProcessedImage:
+def processed_image(seed: str) -> ProcessedImage:
     """Return a picture as it leaves the decoder, without decoding one."""
     bodies = {name: hashlib.sha256(f"{seed} {name}".encode()).digest() * 40 for name in ("small", "medium", "large")}
     files = [(ImageFile(name, "webp", len(body)), body) for name, body in bodies.items()]

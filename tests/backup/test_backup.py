@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import httpx
 import pytest
 
 from plaza.app import Plaza, running
+from plaza.backup import restoration
 from plaza.backup.chunks import BrokenBackup
 from plaza.backup.creation import BackupRun
 from plaza.backup.restoration import RestoreRun
@@ -72,13 +74,31 @@ async def test_a_second_backup_stores_no_picture_again_and_only_its_owner_can_re
     assert stored == await directory.chunk_names(second)
 
 
+async def test_a_damaged_backup_stops_no_later_one_and_is_named(plaza: Plaza, directory: BackupDirectory) -> None:
+    first = await BackupRun(plaza, directory).run()
+    chunk = next(file for file in directory.folder.glob("chunks/*/*") if file.name in first.secrets.chunks)
+    chunk.write_bytes(b"")
+    manifest = directory.folder / "snapshots" / f"{first.id}.json"
+    manifest.write_bytes(manifest.read_bytes()[:-5])
+    with pytest.raises(BrokenBackup, match=f"The new backup is complete, but an older one is not.* Delete {manifest}"):
+        await BackupRun(plaza, BackupDirectory(directory.folder)).run(keep=5)
+    assert not (directory.folder / "unfinished").exists()
+    settings = plaza.core.settings
+    assert (await RestoreRun(settings, directory).check()).id > first.id, "what both use is complete again"
+
+
 async def test_a_restore_that_cannot_succeed_changes_nothing(
-    plaza: Plaza, directory: BackupDirectory, settings: Settings, tmp_path: Path
+    plaza: Plaza, directory: BackupDirectory, settings: Settings, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(BrokenBackup, match="contains no complete backup"):
         await RestoreRun(settings, directory).run(replaces=True)
     snapshot = await BackupRun(plaza, directory).run()
     before = await plaza.core.valkey.call("DBSIZE")
+    monkeypatch.setattr(restoration, "STOP_SECONDS", 0)
+    with closing(server.redis_client()) as other:
+        other.client_setname("plaza-1-0")
+        with pytest.raises(OperatorError, match="Another process of Plaza uses this Valkey"):
+            await RestoreRun(settings, directory).run(replaces=True)
     with pytest.raises(OperatorError, match="not empty: Valkey, the SQL database, the store of pictures"):
         await RestoreRun(settings, directory).run()
     with pytest.raises(OperatorError, match="of sqlite, and PLAZA_DATABASE_URL names postgresql"):

@@ -41,3 +41,14 @@ async def test_a_missing_or_changed_chunk_is_refused(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(BrokenBackup, match=f"{file.name} is missing"):
         await chunks.read_all(stored)
+
+
+async def test_a_later_backup_replaces_a_damaged_chunk(tmp_path: Path) -> None:
+    stored = await ChunkStore(tmp_path).put(stream(b"a community"))
+    file = tmp_path / stored.chunks[0][:2] / stored.chunks[0]
+    file.write_bytes(file.read_bytes()[:-1])
+    later = ChunkStore(tmp_path)
+    assert not later.has(stored)
+    assert await later.put(stream(b"a community")) == stored
+    assert later.replaced == 1
+    assert await later.read_all(stored) == b"a community"

@@ -68,10 +68,14 @@ async def test_one_server_with_sqlite_and_pictures(server: Server, tmp_path: Pat
         await require_consistent(plaza, posts)
 
 
-async def test_a_cluster_with_postgresql(cluster: Cluster, postgres: Postgres, tmp_path: Path) -> None:
+async def test_a_cluster_with_postgresql_and_pictures_in_a_bucket(
+    cluster: Cluster, postgres: Postgres, bucket: str, tmp_path: Path
+) -> None:
     directory = BackupDirectory(tmp_path / "backups")
     async with postgres.database() as url:
-        settings = Settings(data_dir=tmp_path, valkey_url=cluster.url, database_url=url, rate_limits=False)
+        settings = Settings(
+            data_dir=tmp_path, valkey_url=cluster.url, database_url=url, media_url=bucket, rate_limits=False
+        )
         posts = await back_up_in_a_storm(settings, directory)
         restored = await RestoreRun(settings, directory).run(replaces=True)
         assert restored.audit.clean, restored.audit.findings

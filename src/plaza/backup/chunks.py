@@ -47,6 +47,8 @@ class ChunkStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.written_bytes = 0  # of new chunks, compressed, since this object exists
+        self.replaced = 0  # chunks that were damaged or missing, and are complete again
+        self._checked: set[str] = set()  # chunks that were written or read since this object exists
         self._pending: set[Path] = set()  # folders whose new names are not on disk yet
 
     async def put(self, stream: AsyncIterable[bytes]) -> StoredStream:
@@ -63,8 +65,8 @@ class ChunkStore:
         return StoredStream(size, tuple(names))
 
     def has(self, stream: StoredStream) -> bool:
-        """Whether the chunks of a stream are there. They are not read."""
-        return all(self._path(name).exists() for name in stream.chunks)
+        """Whether the chunks of a stream are there and undamaged. Each is read once."""
+        return all(self._is_intact(name) for name in stream.chunks)
 
     async def read(self, stream: StoredStream) -> AsyncIterator[bytes]:
         """Yield a stream, chunk by chunk. Raises `BrokenBackup` if one is missing or was changed."""
@@ -99,14 +101,26 @@ class ChunkStore:
 
     def _put_chunk(self, data: bytes) -> str:
         name = hashlib.sha256(data).hexdigest()
-        path = self._path(name)
-        if not path.exists():
+        if not self._is_intact(name):
+            path = self._path(name)
+            self.replaced += path.exists()
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             compressed = zlib.compress(data, _COMPRESSION_LEVEL)
             write_file(path, compressed)
             self._pending.add(path.parent)
+            self._checked.add(name)
             self.written_bytes += len(compressed)
         return name
+
+    def _is_intact(self, name: str) -> bool:
+        """Whether a chunk is there and undamaged: otherwise all later backups would depend on it."""
+        if name not in self._checked:
+            try:
+                self._read_chunk(name)
+            except BrokenBackup:
+                return False
+            self._checked.add(name)
+        return True
 
     def _read_chunk(self, name: str) -> bytes:
         try:
@@ -134,11 +148,15 @@ def _cut_off(held: bytearray) -> bytes:
 def write_file(path: Path, data: bytes) -> None:
     """Write a file that only this user can read. It is on disk, and complete or absent."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)  # a full disk needs its space
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def sync_folder(folder: Path) -> None:

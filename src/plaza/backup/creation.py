@@ -17,7 +17,7 @@ from typing import Final, Protocol
 import plaza
 from plaza.app import Plaza, configured_domains
 from plaza.backup import media_part, valkey_part
-from plaza.backup.chunks import ChunkStore
+from plaza.backup.chunks import BrokenBackup, ChunkStore
 from plaza.backup.media_part import MediaCopy
 from plaza.backup.postgres_part import PostgresSnapshot
 from plaza.backup.progress import OnProgress, step
@@ -81,10 +81,14 @@ class BackupRun:
         return await copy.run(await sql.column(media_part.PATHS), self._plaza.core.sql)
 
     async def _earlier_files(self) -> dict[str, MediaFile]:
-        if not self._directory.ids():
-            return {}
-        files = await self._directory.media_files(self._directory.load())
-        return {file.path: file for file in files if self._chunks.has(file.stream)}
+        """Return the files of the latest backup that is not damaged."""
+        for id in reversed(self._directory.ids()):
+            try:
+                files = await self._directory.media_files(self._directory.load(id))
+            except BrokenBackup:
+                continue
+            return {file.path: file for file in files}
+        return {}
 
 
 def _open_sql(settings: Settings) -> AbstractAsyncContextManager[SqlSnapshot]:

@@ -50,7 +50,7 @@ class MediaCopy:
 
     async def _stored(self, file: StoredFile) -> MediaFile | None:
         earlier = self._earlier.get(file.path)
-        if earlier is not None and earlier.stream.bytes == file.size:
+        if earlier is not None and earlier.stream.bytes == file.size and self._chunks.has(earlier.stream):
             return earlier
         try:
             return MediaFile(file.path, await self._chunks.put(self._store.read(file.path, 0, file.size)))

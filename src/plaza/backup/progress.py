@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 # The step, and how much of it was done since the last call: bytes, or keys for the step "keys".
 OnProgress = Callable[[str, int], None]
+
+# A folder in the data directory while a restore runs, and after one that failed.
+UNFINISHED_RESTORE: Final = "restoring"
 
 
 def step(on_progress: OnProgress, name: str) -> Callable[[int], None]:

@@ -6,18 +6,21 @@ are written, a key says so, and no server starts until the restore has ended.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import monotonic
+from typing import Final
 
 from plaza.accounts.security_log import SqlSecurityLog
 from plaza.app import Plaza, configured_domains, migration_folders, running
 from plaza.backup import media_part, postgres_part, sqlite_part, valkey_part
 from plaza.backup.chunks import write_file
-from plaza.backup.progress import OnProgress, step
+from plaza.backup.progress import UNFINISHED_RESTORE, OnProgress, step
 from plaza.backup.snapshots import BackupDirectory, Snapshot
 from plaza.core import keys, sql_migrations
 from plaza.core.embedded_valkey import EmbeddedValkey
@@ -28,6 +31,9 @@ from plaza.core.valkey import Valkey
 from plaza.keyspace.audit import REPAIR, AuditReport, Audits
 from plaza.media.object_store import MediaStore
 from plaza.valkey_discovery import open_connection
+
+# How long a process that was stopped may still be connected.
+STOP_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +76,10 @@ class RestoreRun:
             _refuse_other_layout(snapshot, valkey)
             if not replaces:
                 await self._refuse_non_empty(valkey)
+            await _refuse_other_process(valkey)
             count = await self._write(snapshot, valkey)
             audit = await self._repair(snapshot, settings, operator)
+            (self._settings.data_dir / UNFINISHED_RESTORE).rmdir()
             await valkey.call("DEL", keys.RESTORING())
         return Restored(snapshot, count, audit)
 
@@ -110,7 +118,7 @@ class RestoreRun:
         settings, chunks = self._settings, self._chunks
         await valkey_part.delete_keys(valkey)
         await valkey.call("SET", keys.RESTORING(), snapshot.id)
-        scratch = settings.data_dir / "restoring"
+        scratch = settings.data_dir / UNFINISHED_RESTORE
         shutil.rmtree(scratch, ignore_errors=True)
         try:
             count = await valkey_part.load_keys(
@@ -118,6 +126,7 @@ class RestoreRun:
             )
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+            scratch.mkdir(mode=0o700)
         on_bytes = step(self._on_progress, "sql")
         if settings.database_url:
             await postgres_part.load_tables(snapshot.sql, chunks, settings.database_url, self._folders(), on_bytes)
@@ -165,6 +174,18 @@ def _refuse_other_layout(snapshot: Snapshot, valkey: Valkey) -> None:
             f"The backup is of {kind[snapshot.valkey.layout]}, and PLAZA_VALKEY_URL names {kind[valkey.layout.value]}: "
             "their keys have other names. Change the setting, or use plaza export and plaza import."
         )
+
+
+async def _refuse_other_process(valkey: Valkey) -> None:
+    """Raise `OperatorError` if a server or worker uses the target. One that was just stopped has a moment to end."""
+    until = monotonic() + STOP_SECONDS
+    while (address := await valkey_part.find_other_process(valkey)) is not None:
+        if monotonic() > until:
+            raise OperatorError(
+                f"Another process of Plaza uses this Valkey, from {address}. Nothing was changed. "
+                "Stop all servers and workers first."
+            )
+        await asyncio.sleep(0.1)
 
 
 @asynccontextmanager

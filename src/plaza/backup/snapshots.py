@@ -93,10 +93,12 @@ class BackupDirectory:
             raise OperatorError(f"Cannot write to {self.folder}: {error.strerror}.") from None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(spool, ignore_errors=True)  # of a backup that was interrupted
+            shutil.rmtree(spool, ignore_errors=True)  # of a backup that was killed
             spool.mkdir(mode=0o700)
-            yield spool
-            shutil.rmtree(spool)
+            try:
+                yield spool
+            finally:
+                shutil.rmtree(spool, ignore_errors=True)
         except BlockingIOError:
             raise OperatorError(f"Another backup to {self.folder} is running. Wait until it ends.") from None
         finally:
@@ -158,7 +160,13 @@ class BackupDirectory:
         sync_folder(self._snapshots)
         used: set[str] = set()
         for id in self.ids():
-            used |= await self.chunk_names(self.load(id))
+            try:
+                used |= await self.chunk_names(self.load(id))
+            except BrokenBackup as error:
+                raise BrokenBackup(
+                    f"The new backup is complete, but an older one is not, so that no old content was deleted. {error} "
+                    f"Delete {self._snapshots / f'{id}.json'}."
+                ) from None
         self.chunks.delete_all_but(used)
         return len(old)
 

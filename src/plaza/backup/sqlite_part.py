@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -49,8 +50,20 @@ class SqliteSnapshot:
         return SqlPart(DIALECT, tuple(sorted(revisions)), {FILE: await chunks.put(read_file(copy))})
 
     def _copy(self, file: Path, on_bytes: OnBytes) -> None:
+        copied = 0
+
+        def show(_: int, left: int, total: int) -> None:
+            nonlocal copied
+            on_bytes((total - left - copied) * _PAGE_BYTES)
+            copied = total - left
+
         with closing(sqlite3.connect(file)) as target:
-            self._connection.backup(target, pages=_STEP_PAGES, progress=lambda *_: on_bytes(_STEP_PAGES * _PAGE_BYTES))
+            try:
+                self._connection.backup(target, pages=_STEP_PAGES, progress=show)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                    raise
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file)) from None
 
 
 def is_empty(data_dir: Path) -> bool:

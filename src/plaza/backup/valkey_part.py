@@ -15,8 +15,9 @@ from typing import Any, Final
 from plaza.backup.chunks import BrokenBackup, ChunkStore, StoredStream
 from plaza.backup.snapshots import ValkeyPart
 from plaza.core.embedded_valkey import EmbeddedValkey, ValkeyFailed
-from plaza.core.valkey import Arg, Valkey, connect, scan_pages
+from plaza.core.valkey import Arg, ReplyError, Valkey, connect, scan_pages
 from plaza.core.valkey.address import parse_url
+from plaza.core.valkey.connection_fencing import CONNECTION_NAMES, own_name_prefix
 from plaza.core.valkey.rdb_stream import RdbStream, open_rdb
 from plaza.core.valkey.standalone import StandaloneValkey
 
@@ -107,6 +108,25 @@ async def is_empty(valkey: Valkey) -> bool:
     """Whether no primary has a key."""
     sizes: list[Awaitable[Any]] = [node.call("DBSIZE") for node in valkey.primaries()]
     return not any(await asyncio.gather(*sizes))
+
+
+async def find_other_process(valkey: Valkey) -> str | None:
+    """Return the address of a connection that another process of Plaza has to the same database; None without one."""
+    for node in valkey.primaries():
+        try:
+            listed = str(await node.call("CLIENT", "LIST", "TYPE", "normal"))
+        except ReplyError:  # this user may not see them
+            continue
+        for line in listed.splitlines():
+            client = dict(pair.split("=", 1) for pair in line.split(" ") if "=" in pair)
+            is_plaza = client["name"].startswith(CONNECTION_NAMES) and not client["name"].startswith(own_name_prefix())
+            if is_plaza and client["db"] == str(_database(node)):
+                return client["addr"]
+    return None
+
+
+def _database(node: Valkey) -> int:
+    return node.address.database if isinstance(node, StandaloneValkey) else 0
 
 
 async def delete_keys(valkey: Valkey) -> None:

@@ -118,7 +118,8 @@ class ArticlePart:
         members = await self._valkey.call("ZRANGE", k.ARTICLES_BY_TIME(), 0, -1)
         return sorted(int(member[len(_MEMBER) :]) for member in members if re.fullmatch(r"article:\d+", member))
 
-    async def _hashes(self) -> AsyncIterator[tuple[int, dict[str, str]]]:
+    async def hashes(self) -> AsyncIterator[tuple[int, dict[str, str]]]:
+        """Yield all articles by id."""
         for ids in chunks(await self._ids(), PAGE):
             found = await self._valkey.batch([("HGETALL", k.ARTICLE(id)) for id in ids])
             for id, article in zip(ids, found, strict=True):
@@ -126,13 +127,13 @@ class ArticlePart:
                     yield id, article
 
     async def _export_articles(self) -> AsyncIterator[Record]:
-        async for id, article in self._hashes():
+        async for id, article in self.hashes():
             record: Record = {"id": id, "username": article["author"][len(_USER) :]}
             record |= {name: article.get(name, "") for name in ("title", "link", "time")}
             yield {**record, "groups": sorted(await self._valkey.call("SMEMBERS", k.ARTICLE_GROUPS(id)))}
 
     async def _votes(self) -> AsyncIterator[Record]:
-        async for id, article in self._hashes():
+        async for id, article in self.hashes():
             up, down = await self._valkey.batch([("SMEMBERS", k.ARTICLE_UP(id)), ("SMEMBERS", k.ARTICLE_DOWN(id))])
             votes: dict[str, str | None] = {article["author"]: None}
             votes |= {**dict.fromkeys(down, "down"), **dict.fromkeys(up, "up")}
@@ -140,7 +141,7 @@ class ArticlePart:
                 yield {"article_id": id, "username": member[len(_USER) :], "direction": direction}
 
     async def _export_comments(self) -> AsyncIterator[Record]:
-        async for id, _ in self._hashes():
+        async for id, _ in self.hashes():
             rows = await self._valkey.call("ZRANGE", k.ARTICLE_COMMENTS(id), 0, -1, "WITHSCORES")
             parents = await self._valkey.call("HGETALL", k.ARTICLE_COMMENT_PARENTS(id))
             times = {note: (int(at), parents.get(note)) for note, at in rows}

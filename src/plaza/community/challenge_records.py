@@ -12,6 +12,7 @@ from plaza.challenges.model import Category, iso_date, parse_date
 from plaza.challenges.tables import CHALLENGE, COMMENT, EDIT, INVITATION, MEMBER, POST, REACTION, TRACKING
 from plaza.community.records import RowRecords, TablePart
 from plaza.core.sql import Sql
+from plaza.core.tokens import USERNAME
 from plaza.social.model import Millis, Username
 
 CHALLENGE_KINDS: Final = (
@@ -24,7 +25,10 @@ CHALLENGE_KINDS: Final = (
     "challenge_edit",
     "challenge_invitation",
 )
-RowId = Annotated[int, Meta(ge=1)]
+# At most as many digits as an id in a key may have.
+RowId = Annotated[int, Meta(ge=1, lt=10**16)]
+# A union of `Username` and an empty text would refuse the latter.
+NameOrNone = Annotated[str, Meta(pattern=rf"^({USERNAME})?$")]
 
 
 class _ChallengeRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -33,7 +37,7 @@ class _ChallengeRecord(msgspec.Struct, forbid_unknown_fields=True):
     category: Category
     is_public: bool
     duration: Annotated[int, Meta(ge=1)]
-    creator: Username | Literal[""]  # empty if the account was deleted
+    creator: NameOrNone  # empty if the account was deleted
     created_ms: Millis
     ends_day: str
     unit: str = ""
@@ -87,11 +91,12 @@ class _ChallengeCommentRecord(msgspec.Struct, forbid_unknown_fields=True):
     content: str
     created_ms: Millis
     reply_to: RowId | None = None
+    edited_ms: Millis | None = None
 
 
 class _ChallengeEditRecord(msgspec.Struct, forbid_unknown_fields=True):
     id: RowId
-    table_name: Literal["clg", "post"]
+    table_name: Literal["clg", "post", "comment"]
     row_id: RowId
     username: Username
     text: str

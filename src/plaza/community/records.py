@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
-from sqlalchemy import RowMapping, Table, func, insert, select, text
+from sqlalchemy import Column, ColumnElement, Integer, RowMapping, String, Table, collate, func, insert, select, text
 from sqlalchemy.exc import IntegrityError
 
 from plaza.core.async_engine import AsyncConnection
@@ -17,6 +17,8 @@ from plaza.core.sql import Sql
 from plaza.social.inbound_sync import Status, SyncResult
 
 Record = dict[str, Any]
+_NO_ID: Final = Column(String)
+MAX_INT: Final = 2**63 - 1
 
 
 class CommunityPart(Protocol):
@@ -72,7 +74,20 @@ class RowRecords:
             values = msgspec.to_builtins(msgspec.convert(record, self.struct))
         except msgspec.ValidationError as error:
             raise invalid_from_msgspec(error) from None
-        return {name: self.read.get(name, _same)(value) for name, value in values.items()}
+        row = {name: self.read.get(name, _same)(value) for name, value in values.items()}
+        for name, value in row.items():
+            _require_storable(self.table.c[name], value)
+        return row
+
+
+def _require_storable(column: Column[Any], value: Any) -> None:
+    """Raise `Invalid` for what a database would refuse: PostgreSQL has limits that SQLite has not."""
+    if isinstance(value, int) and not -MAX_INT <= value <= MAX_INT:
+        raise Invalid("The number is too large.", field=column.name)
+    if isinstance(value, str):
+        longest = getattr(column.type, "length", None)
+        if "\0" in value or (longest is not None and len(value) > longest):
+            raise Invalid("The text is too long, or has a character that cannot be stored.", field=column.name)
 
 
 def _same(value: Any) -> Any:
@@ -90,18 +105,23 @@ class TablePart:
     async def export(self, kind: str) -> AsyncIterator[Record]:
         """Yield the rows of a table by primary key."""
         rows = self._tables[kind]
-        keys = list(rows.table.primary_key)
+        keys = [self._binary(column) for column in rows.table.primary_key]
         async with self._sql.read() as tx:
             found = await tx.stream(select(rows.table).order_by(*keys))
             async for row in found.mappings():
                 yield rows.to_record(row)
+
+    def _binary(self, column: Column[Any]) -> ColumnElement[Any]:
+        """Compare texts byte by byte, so that the order is the same in every database and locale."""
+        is_text = self._sql.dialect == "postgresql" and isinstance(column.type, String)
+        return collate(column, "C") if is_text else column
 
     async def apply(self, kind: str, records: Sequence[Any]) -> list[SyncResult]:
         """Insert rows with their ids, in one transaction. A row that exists with other values is an error."""
         rows = self._tables[kind]
         async with self._sql.begin() as tx:
             results = [await self._apply_one(tx, rows, index, record) for index, record in enumerate(records)]
-            if self._sql.dialect == "postgresql" and "id" in rows.table.c:
+            if self._sql.dialect == "postgresql" and isinstance(rows.table.c.get("id", _NO_ID).type, Integer):
                 await _raise_sequence(tx, rows.table)
         return results
 

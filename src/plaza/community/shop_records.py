@@ -9,12 +9,13 @@ from msgspec import Meta
 
 from plaza.community.challenge_records import RowId
 from plaza.community.records import RowRecords, TablePart
+from plaza.core.pictures import StoredPicture, decode_stored, encode_pictures
 from plaza.core.sql import Sql
 from plaza.shop.model import OrderState, hundredths, price_text
-from plaza.shop.tables import ITEMS, LINES, ORDERS
+from plaza.shop.tables import ITEMS, LINES, ORDERS, STOCK_CHANGES
 from plaza.social.model import Millis
 
-SHOP_KINDS: Final = ("item", "order", "order_line")
+SHOP_KINDS: Final = ("item", "order", "order_line", "stock_change")
 PriceText = Annotated[str, Meta(pattern=r"^\d{1,12}\.\d{2}$")]
 Quantity = Annotated[int, Meta(ge=0)]
 
@@ -26,6 +27,8 @@ class _ItemRecord(msgspec.Struct, forbid_unknown_fields=True):
     price: PriceText
     qty: Quantity
     withdrawn_ms: Millis | None = None
+    created_ms: Millis | None = None
+    media: list[StoredPicture] = []
 
 
 class _OrderRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -50,14 +53,28 @@ class _OrderLineRecord(msgspec.Struct, forbid_unknown_fields=True):
     qty: Annotated[int, Meta(ge=1)]
 
 
-def shop_part(sql: Sql) -> TablePart:
+class _StockChangeRecord(msgspec.Struct, forbid_unknown_fields=True):
+    id: RowId
+    item_id: RowId
+    delta: int
+    created_ms: Millis
+
+
+def shop_part(sql: Sql, *, pictures: bool = True) -> TablePart:
     write, read = {"price": price_text, "total": price_text}, {"price": hundredths, "total": hundredths}
     return TablePart(
         sql,
         {
-            "item": RowRecords(ITEMS, _ItemRecord, write, read, lambda row: {"version": 1}),
+            "item": RowRecords(
+                ITEMS,
+                _ItemRecord,
+                {**write, "media": lambda text: msgspec.to_builtins(decode_stored(text)) if pictures else []},
+                {**read, "media": lambda media: encode_pictures(media) or None},
+                lambda row: {"version": 1},
+            ),
             # The carts of imported orders are gone; the column is unique.
             "order": RowRecords(ORDERS, _OrderRecord, write, read, lambda row: {"cart": f"import-{row['id']}"}),
             "order_line": RowRecords(LINES, _OrderLineRecord, write, read),
+            "stock_change": RowRecords(STOCK_CHANGES, _StockChangeRecord),
         },
     )

@@ -14,7 +14,6 @@ from plaza.core.http.problem_details import invalid_from_msgspec
 from plaza.social import keys as k
 from plaza.social.inbound_sync import InboundSync, Status, SyncResult
 from plaza.social.model import Millis, PostId, Username
-from plaza.social.private_fields import PrivateFields
 from plaza.social.relations import follow_keys
 
 
@@ -39,15 +38,15 @@ class _SuspensionRecord(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SocialPart:
-    """The records of social. With `private`, users have their private fields and password hashes."""
+    """The records of social."""
 
     kinds: Sequence[str] = (*InboundSync.kinds, "ban", "block", "mute", "suspension")
 
-    def __init__(self, sync: InboundSync, fields: PrivateFields, *, private: bool = False) -> None:
+    def __init__(self, sync: InboundSync, export: SocialExport) -> None:
         self._sync = sync
         self._functions = sync.functions
         self._valkey = sync.valkey
-        self._export = SocialExport(sync.valkey, fields, private=private)
+        self._export = export
         self._handlers: dict[str, tuple[type, Callable[[Any], Awaitable[Status]]]] = {
             "ban": (_BanRecord, self._ban),
             "block": (_RelationRecord, self._block),

@@ -20,10 +20,21 @@ from plaza.challenges.daily_job.runner import DailyJob
 from plaza.challenges.service import Challenges
 from plaza.community.article_records import ArticlePart
 from plaza.community.challenge_records import CHALLENGE_KINDS, challenge_part
+from plaza.community.edit_records import EditPart
+from plaza.community.live_records import LivePart
+from plaza.community.moderation_records import note_part, report_part
+from plaza.community.notification_records import NotificationPart
+from plaza.community.picture_records import PicturePart
 from plaza.community.records import CommunityPart
 from plaza.community.shop_records import SHOP_KINDS, shop_part
+from plaza.community.social_export import SocialExport
 from plaza.community.social_records import SocialPart
 from plaza.core.encryption import FieldEncryption
+from plaza.desk.notes import UserNotes
+from plaza.live.heartbeats import LiveService
+from plaza.media.pictures import PictureClaims
+from plaza.notifications.service import Notifications
+from plaza.reports.service import Reports
 from plaza.search.rebuild import IndexRebuild
 from plaza.shop.items import Items
 from plaza.social.inbound_sync import InboundSync
@@ -36,19 +47,37 @@ PROGRESS_RECORDS: Final = 500
 _ROWS: Final = frozenset({*CHALLENGE_KINDS, *SHOP_KINDS})
 
 
-def community_parts(plaza: Plaza, *, private: bool = False) -> list[CommunityPart]:
-    """Return the parts of a community, without those of domains that are off."""
+def community_parts(plaza: Plaza, *, private: bool = False, pictures: bool = True) -> list[CommunityPart]:
+    """Return the parts of a community, without those of domains that are off.
+
+    With `private`, users have their private fields and password hashes. Without `pictures`, nothing shows any.
+    """
     core = plaza.core
     fields = PrivateFields(FieldEncryption(core.settings.data_keys()))
     parts: list[CommunityPart] = []
+    export: SocialExport | None = None
     if InboundSync in plaza.services:
-        parts.append(SocialPart(plaza.get(InboundSync), fields, private=private))
-    if Articles in plaza.services:
-        parts.append(ArticlePart(core.functions))
+        claims = plaza.get(PictureClaims) if PictureClaims in plaza.services else None
+        export = SocialExport(core.valkey, fields, claims, private=private)
+        parts.append(SocialPart(plaza.get(InboundSync), export))
+        if claims is not None and pictures:
+            parts.append(PicturePart(plaza, export))
+    article_part = ArticlePart(core.functions) if Articles in plaza.services else None
+    if article_part is not None:
+        parts.append(article_part)
+    parts.append(EditPart(core.functions, export, article_part))
     if Challenges in plaza.services:
         parts.append(challenge_part(core.sql))
     if Items in plaza.services:
-        parts.append(shop_part(core.sql))
+        parts.append(shop_part(core.sql, pictures=pictures))
+    if LiveService in plaza.services:
+        parts.append(LivePart(plaza))
+    if Reports in plaza.services:
+        parts.append(report_part(core.sql))
+    if UserNotes in plaza.services:
+        parts.append(note_part(core.sql))
+    if Notifications in plaza.services and InboundSync in plaza.services:
+        parts.append(NotificationPart(core.valkey))
     return parts
 
 
@@ -71,11 +100,14 @@ async def export_community(parts: Sequence[CommunityPart], file: Path, on_record
 def _replaced(file: Path) -> Iterator[IO[bytes]]:
     """Open a new file for writing, which takes its name when it is complete."""
     unfinished = file.with_name(f"{file.name}.unfinished")
-    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-        yield out
-        out.flush()
-        os.fsync(out.fileno())
-    unfinished.replace(file)
+    try:
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        unfinished.replace(file)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 async def complete_import(plaza: Plaza, kinds: Collection[str]) -> None:
