@@ -1,7 +1,8 @@
-"""The search index on SQLite and PostgreSQL: build rate, size, queries, suggestions, corrections; and `LIKE`.
+"""The search index on SQLite and PostgreSQL: `python -m bench search [--store]` prints the tables of docs/search.md.
 
-`BENCH_POSTS` sets the number of posts (100,000; the figures of docs/search.md are of 1,000,000). Words follow
-Zipf's law, as in natural text. Reading results from Valkey is not part of it: every list costs the same there.
+`BENCH_POSTS` sets the number of posts (100,000; the docs want 1,000,000). Words follow Zipf's law, as in natural text.
+Reading results from Valkey is not part of it: every list costs the same there. At the end a Plaza runs on the same
+index, and posts are sent to it at a fixed rate.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from itertools import accumulate, islice
+from dataclasses import dataclass, field
+from itertools import accumulate, count, islice
 from pathlib import Path
 from time import perf_counter, process_time
 
@@ -19,6 +22,8 @@ import asyncpg
 import psutil
 from sqlalchemy import select, text
 
+from bench.page import ROOT, markdown_table, store_section
+from bench.search_indexing import INDEXING_TITLES, POSTS_PER_SECOND, SECONDS, Indexing, measure_indexing
 from plaza.core.search_source import SearchDocument
 from plaza.core.sequences import chunks
 from plaza.core.settings import Settings
@@ -26,7 +31,7 @@ from plaza.core.sql import Sql
 from plaza.search.index import SearchIndex
 from plaza.search.query import parse_query
 from plaza.search.ranking import rank
-from plaza.search.service import MAX_CANDIDATES, find_candidates
+from plaza.search.service import ENOUGH_EXACT, MAX_CANDIDATES, MAX_NAMES_READ, find_candidates
 from plaza.search.tables import SEARCH_DOCUMENT
 from tests.postgres import running_postgres
 
@@ -36,6 +41,7 @@ VOCABULARY = 50_000
 BATCH = 1_000
 QUERIES = 200
 LETTERS = "aeiou", "bcdfghjklmnprstvwz"
+DATABASES = "SQLite", "PostgreSQL"
 
 
 def vocabulary(chance: random.Random) -> list[str]:
@@ -79,6 +85,31 @@ class Texts:
         return [f"{self.pick(1)[0]}x{self.chance.randrange(USERS)}" for _ in range(QUERIES // 4)]
 
 
+@dataclass
+class QueryTimes:
+    """The time of each query by the CPU and by the clock."""
+
+    cpu_ms: list[float] = field(default_factory=list)
+    clock_ms: list[float] = field(default_factory=list)
+
+    @property
+    def of_cpu_and_clock(self) -> tuple[list[float], list[float]]:
+        return self.cpu_ms, self.clock_ms
+
+    def __str__(self) -> str:
+        return f"CPU {_percentiles(self.cpu_ms)}, by the clock {_percentiles(self.clock_ms)} (p50 / p95)"
+
+
+@dataclass
+class Figures:
+    """What was measured of one database."""
+
+    size: int
+    posts_per_cpu_second: float
+    queries: dict[str, QueryTimes]
+    indexing: Indexing
+
+
 class CpuMeter:
     """The CPU time of this process and, if there is one, of a PostgreSQL server with its processes."""
 
@@ -86,21 +117,25 @@ class CpuMeter:
         self._postmaster = psutil.Process(postmaster) if postmaster else None
 
     def seconds(self) -> float:
+        return process_time() + self.database_seconds()
+
+    def database_seconds(self) -> float:
+        """The CPU time of the server alone; 0 for SQLite, which is part of this process."""
         if self._postmaster is None:
-            return process_time()
+            return 0.0
         pid, ended = self._postmaster.pid, self._postmaster.cpu_times()
         running = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return process_time() + sum(map(_process_seconds, running)) + float(ended.children_user + ended.children_system)
+        return sum(map(_process_seconds, running)) + float(ended.children_user + ended.children_system)
 
-    async def measure(self, run: Callable[[str], Awaitable[object]], queries: Sequence[str]) -> str:
-        """Run every query once. Returns p50 and p95 of the time and of the CPU time."""
-        times, cpu_times = [], []
+    async def measure(self, run: Callable[[str], Awaitable[object]], queries: Sequence[str]) -> QueryTimes:
+        """Run every query once."""
+        times = QueryTimes()
         for query in queries:
             cpu, started = self.seconds(), perf_counter()
             await run(query)
-            times.append(1_000 * (perf_counter() - started))
-            cpu_times.append(1_000 * (self.seconds() - cpu))
-        return f"{_percentiles(times)}   CPU {_percentiles(cpu_times)}"
+            times.clock_ms.append(1_000 * (perf_counter() - started))
+            times.cpu_ms.append(1_000 * (self.seconds() - cpu))
+        return times
 
 
 def _process_seconds(pid: str) -> float:
@@ -111,34 +146,58 @@ def _process_seconds(pid: str) -> float:
         return 0.0
 
 
-def _percentiles(times: list[float]) -> str:
-    times.sort()
-    return f"p50 {times[len(times) // 2]:7.2f} ms  p95 {times[int(len(times) * 0.95)]:7.2f} ms"
+def _percentiles(times: Sequence[float]) -> str:
+    ordered = sorted(times)
+    p50, p95 = (ordered[int(len(ordered) * share)] for share in (0.5, 0.95))
+    return f"{p50:.1f} / {p95:.1f} ms"
 
 
-async def measure(name: str, settings: Settings, meter: CpuMeter) -> None:
-    sql = await Sql.open(settings)
-    index = SearchIndex(sql)
-    texts = Texts(1)
-    for kind, documents in (("users", texts.users()), ("posts", texts.posts())):
-        cpu, started, count = meter.seconds(), perf_counter(), 0
-        for batch in chunks(documents, BATCH):
-            await index.write(kind, dict(batch))
-            count += len(batch)
-        rates = count / (perf_counter() - started), count / (meter.seconds() - cpu)
-        print(
-            f"{name}: indexed {count:,} {kind} at {rates[0]:,.0f} a second, {rates[1]:,.0f} per CPU second", flush=True
-        )
+async def measure(name: str, settings: Settings, meter: CpuMeter) -> Figures:
+    """Measure one database, and print what has been measured so far."""
+    texts, sql = Texts(1), await Sql.open(settings)
+    per_second = await _build(name, sql, meter, texts)
     if sql.dialect == "postgresql":
         connection = await asyncpg.connect(settings.database_url)
         # As autovacuum would, which must not run during a query.
-        await connection.execute("VACUUM ANALYZE search_document, search_words")
+        await connection.execute("VACUUM ANALYZE search_document, search_words, search_name, search_trigram")
         await connection.close()
-    print(f"{name}: size {await _size(sql, settings) / 1e6:,.0f} MB")
+    size = await _size(sql, settings)
+    queries = await _ask(name, sql, meter, texts)
+    await sql.close()
+    contents = (" ".join(texts.pick(texts.chance.randint(8, 40))) for _ in count())
+    indexing = await measure_indexing(settings, contents, meter.database_seconds)
+    print(f"{name}: {indexing}", flush=True)
+    return Figures(size, per_second, queries, indexing)
+
+
+async def _build(name: str, sql: Sql, meter: CpuMeter, texts: Texts) -> float:
+    """Index all users and posts. Returns how many posts a second of CPU."""
+    index, per_second = SearchIndex(sql), 0.0
+    for kind, documents in (("users", texts.users()), ("posts", texts.posts())):
+        cpu, clock, written = 0.0, 0.0, 0
+        for batch in chunks(documents, BATCH):
+            began, started = meter.seconds(), perf_counter()
+            await index.write(kind, dict(batch))
+            cpu, clock, written = cpu + meter.seconds() - began, clock + perf_counter() - started, written + len(batch)
+        per_second = written / cpu
+        rate = f"{written / clock:,.0f} a second, {per_second:,.0f} per CPU second"
+        print(f"{name}: indexed {written:,} {kind} at {rate}", flush=True)
+    return per_second
+
+
+async def _ask(name: str, sql: Sql, meter: CpuMeter, texts: Texts) -> dict[str, QueryTimes]:
+    index = SearchIndex(sql)
 
     async def find(query: str) -> None:
         parsed = parse_query(query)
         rank("posts", await find_candidates(index, "posts", parsed), parsed, POSTS, ())
+
+    async def find_users(word: str) -> None:
+        parsed = parse_query(word)
+        found = await find_candidates(index, "users", parsed)
+        if len(found) < ENOUGH_EXACT:
+            found += await index.matches("users", await index.names.owners_containing("users", word, ENOUGH_EXACT))
+        rank("users", found, parsed, POSTS, ())
 
     async def like(query: str) -> None:
         words = query.split()
@@ -146,17 +205,24 @@ async def measure(name: str, settings: Settings, meter: CpuMeter) -> None:
         await sql.fetch_all(select(SEARCH_DOCUMENT.c.key).where(*conditions).limit(MAX_CANDIDATES))
 
     async def suggest(prefix: str) -> None:
-        await index.names.by_prefix("users", prefix, 32)
+        await index.names.by_prefix("users", prefix, MAX_NAMES_READ)
 
     async def correct(name: str) -> None:
         await index.names.similar("users", name)
 
     queries = texts.queries()
-    print(f"{name}: two words      {await meter.measure(find, queries)}")
-    print(f"{name}: the same LIKE  {await meter.measure(like, list(islice(queries, 20)))}")
-    print(f"{name}: suggestions    {await meter.measure(suggest, texts.prefixes())}")
-    print(f"{name}: corrections    {await meter.measure(correct, texts.misspelt_names())}", flush=True)
-    await sql.close()
+    asked: dict[str, tuple[Callable[[str], Awaitable[object]], Sequence[str]]] = {
+        "two words": (find, queries),
+        "the same with `LIKE`": (like, list(islice(queries, 20))),
+        "users, one word": (find_users, [texts.pick(1)[0] for _ in range(QUERIES)]),
+        "suggestions": (suggest, texts.prefixes()),
+        "corrections": (correct, texts.misspelt_names()),
+    }
+    measured = {}
+    for title, (ask, given) in asked.items():
+        measured[title] = await meter.measure(ask, given)
+        print(f"{name}: {title}: {measured[title]}", flush=True)
+    return measured
 
 
 async def _size(sql: Sql, settings: Settings) -> int:
@@ -167,18 +233,47 @@ async def _size(sql: Sql, settings: Settings) -> int:
     return sum(sizes)
 
 
-async def run() -> None:
+def tables(figures: Sequence[Figures]) -> str:
+    """Return the tables of docs/search.md: the index, queries, and posts that were sent at a fixed rate."""
+    built = [
+        ["index, MB", *(f"{each.size / 1e6:,.0f}" for each in figures)],
+        ["posts indexed per second of CPU", *(f"{each.posts_per_cpu_second:,.0f}" for each in figures)],
+    ]
+    asked = [
+        [title, *(_percentiles(times) for each in figures for times in each.queries[title].of_cpu_and_clock)]
+        for title in figures[0].queries
+    ]
+    sent = [list(row) for row in zip(INDEXING_TITLES, *(each.indexing.cells() for each in figures), strict=True)]
+    head = ["", *DATABASES]
+    by_time = ["p50 / p95", *(f"{name}, {time}" for name in DATABASES for time in ("CPU", "by the clock"))]
+    rate = f"{POSTS_PER_SECOND} posts a second were sent for {SECONDS} seconds:"
+    found = markdown_table(head, built), markdown_table(by_time, asked), rate + "\n", markdown_table(head, sent)
+    return "\n".join([f"{POSTS:,} posts, {USERS:,} users:\n", *found])
+
+
+async def run() -> list[Figures]:
     with tempfile.TemporaryDirectory() as folder:
-        await measure("SQLite", Settings(data_dir=Path(folder)), CpuMeter())
+        figures = [await measure(DATABASES[0], Settings(data_dir=_data_dir(folder, "sqlite")), CpuMeter())]
         with running_postgres() as postgres:
             async with postgres.database() as url:
-                await measure("PostgreSQL", Settings(data_dir=Path(folder), database_url=url), CpuMeter(postgres.pid))
+                settings = Settings(data_dir=_data_dir(folder, "postgresql"), database_url=url)
+                figures.append(await measure(DATABASES[1], settings, CpuMeter(postgres.pid)))
+    return figures
 
 
-def main() -> None:
+def _data_dir(folder: str, name: str) -> Path:
+    path = Path(folder) / name
+    path.mkdir(mode=0o700)
+    return path
+
+
+def main(arguments: Sequence[str]) -> None:
     print(f"# search: {POSTS:,} posts, {USERS:,} users")
-    asyncio.run(run())
+    markdown = tables(asyncio.run(run()))
+    print(markdown)
+    if "--store" in arguments:
+        store_section("search", markdown, ROOT / "docs/search.md")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Plaza with a small community to search, on one server and on a cluster."""
+"""Plaza with a small community to search, on one server with SQLite and on a cluster with PostgreSQL."""
 
 from __future__ import annotations
 
@@ -13,13 +13,23 @@ import pytest
 from plaza.app import Plaza
 from plaza.search.rebuild import IndexRebuild
 from tests.communities import CommunityClient, plaza_at
+from tests.databases import database_with_tables
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server
 
 
 @pytest.fixture
-async def plaza(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[Plaza]:
-    async with plaza_at(place, tmp_path) as plaza:
+async def database_url(request: pytest.FixtureRequest, place: Server | Cluster) -> AsyncIterator[str]:
+    if isinstance(place, Server):
+        yield ""
+        return
+    async with database_with_tables(request.getfixturevalue("postgres")) as url:
+        yield url
+
+
+@pytest.fixture
+async def plaza(place: Server | Cluster, database_url: str, tmp_path: Path) -> AsyncIterator[Plaza]:
+    async with plaza_at(place, tmp_path, database_url=database_url) as plaza:
         yield plaza
 
 

@@ -8,21 +8,27 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 import pytest
-from sqlalchemy import delete, text
+from sqlalchemy import delete, text, update
 
+from plaza.articles.keys import ARTICLE
+from plaza.challenges.tables import CHALLENGE
 from plaza.core import search_source
+from plaza.core.event_streams import all_streams
 from plaza.core.events import Events
 from plaza.core.search_source import SearchDocument
 from plaza.core.valkey import Valkey
 from plaza.keyspace.audit import REPAIR, Audits
+from plaza.search import invariants
 from plaza.search.index import SearchIndex
 from plaza.search.indexer import Indexer
+from plaza.search.invariants import SearchInspector
 from plaza.search.jobs import GROUP, STREAMS
 from plaza.search.lost_rows import LostRows
-from plaza.search.rebuild import IndexRebuild
-from plaza.search.tables import SEARCH_NAME
+from plaza.search.rebuild import RESUME_MS, IndexRebuild
+from plaza.search.tables import SEARCH_NAME, SEARCH_REBUILD
+from plaza.shop.tables import ITEMS
 from plaza.social.account_renaming import AccountRenaming
-from plaza.social.keys import EXPLORE_FEED, USER, USERS_REGULAR
+from plaza.social.keys import EXPLORE_FEED, POST, USER, USERS_REGULAR
 from tests.processes import SimulatedCrash
 from tests.search.conftest import SearchCommunity
 from tests.waiting import eventually
@@ -128,18 +134,61 @@ async def test_an_interrupted_rebuild_goes_on_where_it_stopped(
     few = [4, 2]
     assert totals == {"users": [6, 4, 2], "posts": [6, 4, 2], "articles": few, "challenges": few, "items": few}
     assert counts == {"users": 7, "posts": 6, "articles": 4, "challenges": 4, "items": 4}, "admins are in no registry"
+    totals.clear()
+    for age_ms in (0, RESUME_MS + 1, 0):
+        async with community.plaza.core.sql.begin() as tx:
+            await tx.execute(update(SEARCH_REBUILD).values(saved_ms=SEARCH_REBUILD.c.saved_ms - age_ms))
+        with contextlib.suppress(SimulatedCrash):
+            await rebuild.run(crash_after_each_batch)
+    assert totals == {"users": [6, 6, 4]}, "after an hour, it begins again"
+
+
+async def until_caught_up(community: SearchCommunity) -> None:
+    events = Events(community.plaza.core.functions)
+
+    async def caught_up() -> bool:
+        return all([await events.has_caught_up(stream, GROUP) for stream in STREAMS])
+
+    await eventually(caught_up)
+
+
+async def test_the_audit_repairs_what_others_changed_of_every_kind_also_beyond_its_sample(
+    followed: SearchCommunity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plaza, names = followed.plaza, ("ana", "ben", "cleo", "dora")
+    challenge = {"title": "Lake", "category": 1, "is_public": True, "duration": 7}
+    item = {"name": "Lake", "description": "", "price": "1.00", "qty": 1}
+    posts, articles = [], []
+    for name in names:
+        await register(followed, name)
+        posts.append((await followed.request("POST", "/posts", name, {"content": "Lake"}, 201))["id"])
+        article = {"title": "Lake", "link": f"https://lake.example/{name}"}
+        articles.append((await followed.request("POST", "/articles", name, article, 201))["id"])
+        await followed.request("POST", "/challenges", name, challenge, 201)
+        await followed.request("POST", "/shop/items", "root", item, 201)
+    await until_caught_up(followed)
+    changed = [(USER(name), "bio") for name in names] + [(POST(id), "content") for id in posts]
+    for key, field in [*changed, *((ARTICLE(id), "title") for id in articles)]:
+        await plaza.core.valkey.call("HSET", key, field, "Wood")
+    async with plaza.core.sql.begin() as tx:
+        await tx.execute(update(CHALLENGE).values(title="Wood"))
+        await tx.execute(update(ITEMS).values(name="Wood"))
+    assert await followed.find("wood") == {}
+    monkeypatch.setattr(invariants, "SAMPLE", 3)
+    groups = {group.rule: group for group in (await plaza.get(Audits).run(REPAIR)).groups if group.repairable}
+    assert 5 <= groups["index"].count <= 20, "each document once, and not those of no sample"
+    assert groups["sample"].count == 5
+    found = {kind: len(hits) for kind, hits in (await followed.find("wood")).items()}
+    assert found == dict.fromkeys(("users", "posts", "articles", "challenges", "items"), 4)
+    assert not any(group.family == "search_document" for group in (await plaza.get(Audits).run()).groups)
 
 
 async def test_the_audit_finds_and_repairs_a_wrong_index(followed: SearchCommunity) -> None:
     await register(followed, "ana")
     post = (await followed.request("POST", "/posts", "ana", {"content": "A quiet lake"}, 201))["id"]
     await eventually(lambda: followed.find("lake"))
-    events, audits = Events(followed.plaza.core.functions), followed.plaza.get(Audits)
-
-    async def caught_up() -> bool:
-        return all([await events.has_caught_up(stream, GROUP) for stream in STREAMS])
-
-    await eventually(caught_up)
+    audits = followed.plaza.get(Audits)
+    await until_caught_up(followed)
     assert (await audits.run()).clean
     index = SearchIndex(followed.plaza.core.sql)
     await index.write("posts", {post: None, "no-such-post": SearchDocument(["A quiet wood"])})
@@ -150,9 +199,11 @@ async def test_the_audit_finds_and_repairs_a_wrong_index(followed: SearchCommuni
         await tx.execute(delete(SEARCH_NAME).where(SEARCH_NAME.c.key == "ana"))
     assert [group.count for group in (await audits.run(REPAIR)).groups] == [1], "no name, so no suggestion"
     assert (await followed.request("GET", "/search/suggest?q=an"))["users"][0]["id"] == "ana"
+    is_sqlite = followed.plaza.core.sql.dialect == "sqlite"
+    lose = "INSERT INTO search_words(search_words) VALUES('delete-all')" if is_sqlite else "DELETE FROM search_words"
     for repair in (partial(audits.run, REPAIR), followed.index):
         async with followed.plaza.core.sql.begin() as tx:
-            await tx.execute(text("INSERT INTO search_words(search_words) VALUES('delete-all')"))
+            await tx.execute(text(lose))
         assert await followed.find("lake") == {}
         await repair()
         assert await followed.find("lake") == {"posts": [post]}
@@ -166,6 +217,29 @@ async def test_the_audit_finds_and_repairs_a_wrong_index(followed: SearchCommuni
     findings = {(group.family, group.rule) for group in (await audits.run()).groups}
     assert {(USER.pattern, "type"), (EXPLORE_FEED.pattern, "type")} <= findings
     assert "search_document" not in {family for family, _ in findings}, "posts are read by their own keys"
+
+
+async def test_the_audit_waits_until_the_index_has_followed_all_events(community: SearchCommunity) -> None:
+    core = community.plaza.core
+    rebuild = community.plaza.get(IndexRebuild)
+    inspector = SearchInspector(rebuild._indexer, rebuild, Events(core.functions))
+    await community.sync("users", {"username": "ana"})
+    await community.index()
+    await SearchIndex(core.sql).write("users", {"ana": None})
+    streams = [each for name in STREAMS for each in all_streams(name)]
+
+    async def differing() -> list[str]:
+        return [violation.member async for violation in inspector.inspect()]
+
+    async def handle_all_events() -> None:
+        for stream in streams:
+            await core.valkey.call("XGROUP", "SETID", stream.key, GROUP, "$", key=stream.key)
+
+    assert await differing() == [], "no worker has filled the index yet"
+    for stream in streams:
+        await core.valkey.call("XGROUP", "CREATE", stream.key, GROUP, "0", "MKSTREAM", key=stream.key)
+    found, _ = await asyncio.gather(differing(), handle_all_events())
+    assert found == ["ana"]
 
 
 async def test_likes_comments_and_follows_change_weights_alone(followed: SearchCommunity) -> None:

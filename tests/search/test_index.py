@@ -8,11 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text as sql_text
+from sqlalchemy.dialects import sqlite
 
 from plaza.core.search_source import SearchDocument
 from plaza.core.sql import Sql
 from plaza.search import index as index_module
 from plaza.search import match_expression
+from plaza.search import names as names_module
 from plaza.search import words as words_module
 from plaza.search.index import SearchIndex
 from plaza.search.lost_rows import LostRows
@@ -128,7 +130,7 @@ async def test_a_changed_document_is_found_by_its_new_words_only(sql: Sql) -> No
 async def test_odd_texts_of_other_services_are_indexed_as_far_as_columns_allow(sql: Sql) -> None:
     index = SearchIndex(sql)
     tags = ("\ufdfa" * 100, "nul\0", "a,b", "x" * 101, "good", *(f"t{n}" for n in range(200)))
-    names = ["nul\0", "\ufdfa" * 100, "n" * 500]
+    names = ["nul\0", "\ufdfa" * 100, "n" * 500, *(f"n{n}" for n in range(200))]
     odd = SearchDocument(["nul\0apple " + "\U0001d4d0" * 90], "an\0a", tags, names, weight=float("nan"))
     await index.write("posts", {"k" * 65: odd, "k\0": odd, "1": odd, "2": document("apple", "b" * 500)})
     assert await found(index, "apple") == {"1", "2"}
@@ -139,6 +141,7 @@ async def test_odd_texts_of_other_services_are_indexed_as_far_as_columns_allow(s
     assert await index.names.by_prefix(TAGS, "go\0", 1) == []
     assert [name.key for name in await index.names.similar(TAGS, "goo\0")] == ["good"]
     assert [name.key for name in await index.names.by_prefix(TAGS, "goo", 9)] == ["good"]
+    assert len(await index.names.by_prefix("posts", "n", 500)) == names_module.MAX_NAMES - 1
 
 
 async def test_a_document_without_any_word_is_indexed(sql: Sql) -> None:
@@ -207,6 +210,16 @@ async def test_names_are_suggested_by_weight_and_corrected_by_distance(sql: Sql)
         assert await index.names.owners_containing("users", absent, 9) == []
 
 
+async def test_names_that_contain_a_text_are_read_by_their_trigrams_alone(sql: Sql) -> None:
+    if sql.dialect != "sqlite":
+        return  # its plan depends on how many names there are
+    values = {"kind": "users", "trigrams": ["nna"], "pattern": "%nna%", "count": 9}
+    compiled = names_module._OWNERS_CONTAINING.compile(dialect=sqlite.dialect(paramstyle="named"))
+    expanded = compiled.construct_expanded_state(values)
+    plan = await sql.fetch_all(sql_text(f"EXPLAIN QUERY PLAN {expanded.statement}"), **expanded.parameters)
+    assert any("search_name" in row.detail and "name=?" in row.detail for row in plan)
+
+
 @pytest.mark.parametrize(
     ("a", "b", "expected"), [("", "", 0), ("ana", "ana", 0), ("ana", "anna", 1), ("ab", "ba", 1), ("abcd", "wxyz", 3)]
 )
@@ -252,3 +265,20 @@ async def test_a_rare_word_is_found_with_the_beginning_of_a_frequent_one(
         await index.write("posts", {str(n): document("apples pears")})
     assert await found(index, "app pear") == {"0", "1", "2", "3", *map(str, range(20, 26))}
     assert await newest_two() == {"24", "25"}
+
+
+async def test_finding_the_words_of_a_batch_lets_other_work_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "TURN_SECONDS", 0.0)
+    turns, documents = 0, {f"key{n}": document(f"text {n}") for n in range(20)}
+
+    async def other_work() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(other_work())
+    rows = await index_module.index_rows("posts", documents)
+    other.cancel()
+    assert list(rows) == list(documents)
+    assert turns == len(documents)

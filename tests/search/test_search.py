@@ -8,8 +8,10 @@ from collections import Counter
 import httpx
 import pytest
 
+from plaza.core.paging import Snapshots
 from plaza.search import service
 from plaza.search.index import SearchIndex
+from plaza.search.model import SearchQuery
 from tests.search.conftest import SearchCommunity
 
 
@@ -31,7 +33,7 @@ async def garden_community(community: SearchCommunity) -> SearchCommunity:
         "posts",
         {"id": post_id(1), "username": "ana", "content": "Red tomatoes from my garden #Plants"},
         {"id": post_id(2), "username": "ben", "content": "My garden has red roses #plants #Roses"},
-        {"id": post_id(3), "username": "hannah", "content": "東京タワーを見た"},
+        {"id": post_id(3), "username": "hannah", "content": "東京タワーを見た 한국은"},
     )
     await community.request("POST", "/articles", "ana", {"title": "Garden design", "link": "https://e.org"}, 201)
     challenge = {"title": "Garden month", "category": 1, "is_public": True, "duration": 30}
@@ -60,9 +62,11 @@ async def test_the_query_language(garden_community: SearchCommunity) -> None:
     assert await garden_community.find("#roses") == {"posts": [post_id(2)]}
     assert await garden_community.find("from:ana", type="posts") == {"posts": [post_id(1)]}
     assert await garden_community.find("タワー") == {"posts": [post_id(3)]}
+    assert await garden_community.find("한국") == {"posts": [post_id(3)]}, "a beginning of two syllables, six letters"
+    assert await garden_community.find("to", type="posts") == {}, "a beginning of two letters is in too many posts"
     assert await garden_community.find("TOMATO") == {"users": ["ana"], "posts": [post_id(1)]}
     assert await garden_community.find("ben") == {"users": ["ben"]}
-    for bad in ("", "q=", f"q={'x' * 101}", "q=a&type=keys", "q=a&limit=0"):
+    for bad in ("", "q=", f"q={'x' * 101}", "q=a&type=keys", "q=a&limit=0", "q=a&cursor=a", "q=a&offset=1"):
         assert (await garden_community.request("GET", f"/search?{bad}", status=422))["detail"]
     for odd in ('"', "AND", "NOT", "a:b*", "' OR 1=1 --", "\\", "col:x", "()", "-"):
         await garden_community.find(odd)
@@ -112,7 +116,8 @@ async def test_hidden_authors_do_not_take_the_places_of_others(
 ) -> None:
     monkeypatch.setattr(service, "MAX_CANDIDATES", 4)
     monkeypatch.setattr(service, "ENOUGH_EXACT", 2)
-    names = ("ana", "ben", "spam-1", "spam-2")
+    monkeypatch.setattr(service, "MAX_NAMES_READ", 2)
+    names = ("ana", "ben", "spam-1", "spam-2", "spamless")
     await community.sync("users", *({"username": name} for name in names), {"username": "root", "role": "admin"})
     authors = ["ana", *["spam-1"] * 5, *["spam-2"] * 5]
     # The newest are candidates. A batch is written concurrently on a cluster, so the order must be given.
@@ -126,6 +131,8 @@ async def test_hidden_authors_do_not_take_the_places_of_others(
     await community.index()
     await community.request("PUT", "/users/spam-1/suspension", "root")
     await community.request("POST", "/users/spam-2/block", "ben")
+    suggested = (await community.request("GET", "/search/suggest?q=spam", "ben"))["users"]
+    assert [user["id"] for user in suggested] == ["spamless"], "names of the same weight are read by name"
     for query in ("lakes", "lak", "lakes -from:ben"):
         assert await community.find(query, "ben") == {"posts": [post_id(0)]}
         assert await community.find(query, "ben", type="posts") == {"posts": [post_id(0)]}
@@ -136,6 +143,8 @@ async def test_what_a_viewer_may_not_see_is_not_found(garden_community: SearchCo
     await garden_community.request("POST", "/users/ben/block", "ana")
     assert await garden_community.find("roses", "ana") == {}
     assert await garden_community.find("tomatoes", "ben") == {}
+    await garden_community.request("POST", "/users/root/block", "ben")
+    assert await garden_community.find("roses", "root") == {"posts": [post_id(2)]}, "an admin must moderate it"
     assert "ben" not in str(await garden_community.request("GET", "/search/suggest?q=be", "ana"))
     assert (await garden_community.request("GET", "/search/suggest?q=%23ros", "ana"))["tags"] == []
     assert (await garden_community.request("GET", "/search/suggest?q=%23ros"))["tags"] == [{"id": "roses", "posts": 1}]
@@ -186,6 +195,8 @@ async def test_wrong_letters_are_corrected_if_nothing_is_found(garden_community:
     for nothing in ("zzzzzz", "zzzzzz -hanah", "zzzzzz hanah"):
         query = httpx.QueryParams({"q": nothing})
         assert "did_you_mean" not in await garden_community.request("GET", f"/search?{query}"), nothing
+    other_kind = await garden_community.request("GET", "/search?q=hanna&type=items")
+    assert other_kind == {"items": [], "pagination": {"limit": 20, "count": 0, "next_cursor": None}}, "hannah is found"
     longest = "hanah -" + "z" * 93
     assert (await garden_community.request("GET", f"/search?q={longest[:-1]}"))["did_you_mean"].startswith("hannah")
     shorter = (await garden_community.request("GET", f"/search?q={longest}"))["did_you_mean"]
@@ -194,9 +205,20 @@ async def test_wrong_letters_are_corrected_if_nothing_is_found(garden_community:
     assert (await garden_community.request("GET", "/search?q=hanah", "ana"))["did_you_mean"] == "ana"
 
 
+async def test_names_of_a_domain_that_is_off_correct_nothing(garden_community: SearchCommunity) -> None:
+    core = garden_community.plaza.core
+    search = service.Search(SearchIndex(core.sql), {}, None, None, Snapshots(core.valkey, core.clock), core.clock)
+    assert (await search.search(None, SearchQuery(q="hanah"))).did_you_mean is None
+
+
 async def test_admins_see_why(garden_community: SearchCommunity) -> None:
     (hit,) = (await garden_community.request("GET", "/search?q=tomatoes&type=posts&explain=true", "root"))["posts"]
     assert set(hit["reasons"]) == {"relevance", "freshness", "engagement"}
+    found = await garden_community.request("GET", "/search?q=garden&explain=true", "root")
+    reasons = {kind: set(hits[0]["reasons"]) for kind, hits in found.items() if hits}
+    plain = {"relevance", "weight"}
+    assert reasons.pop("posts") == set(hit["reasons"])
+    assert reasons == {"articles": {"score"}, "challenges": plain, "items": plain}
     (hit,) = (await garden_community.request("GET", "/search?q=tomatoes&type=posts&explain=true", "ana"))["posts"]
     assert "reasons" not in hit
 
@@ -220,9 +242,9 @@ async def test_pages_neither_repeat_nor_skip(community: SearchCommunity) -> None
 
 
 async def test_no_user_finds_what_they_may_not_see(community: SearchCommunity) -> None:
-    """Random communities, blocks, bans and suspensions against a model that reads everything."""
+    """A random community with blocks, bans, suspensions and deletions, against a model that reads everything."""
     chance = random.Random(7)
-    names = [f"user{i}" for i in range(6)]
+    names = [f"user{i}" for i in range(7)]
     await community.sync("users", *({"username": name} for name in names), {"username": "root", "role": "admin"})
     posts = {post_id(i): chance.choice(names) for i in range(1, 25)}
     await community.sync(
@@ -237,6 +259,10 @@ async def test_no_user_finds_what_they_may_not_see(community: SearchCommunity) -
             challenge = {"title": "Apples", "category": 1, "is_public": is_public, "duration": 30}
             made = await community.request("POST", "/challenges", name, challenge, 201)
             challenges |= {str(made["id"]): name} if is_public else {}
+    items = []
+    for name in ("Apple", "Apple pie"):
+        item = {"name": name, "description": "", "price": "1.00", "qty": 1}
+        items.append(str((await community.request("POST", "/shop/items", "root", item, 201))["id"]))
     await community.index()
     blocked: set[tuple[str, str]] = set()
     for _ in range(5):
@@ -248,24 +274,30 @@ async def test_no_user_finds_what_they_may_not_see(community: SearchCommunity) -
         await community.request("PATCH", f"/posts/{id}/ban", "root")
     for id in gone[4:]:
         await community.request("DELETE", f"/posts/{id}", "root")
-    suspended = names[5]
+    suspended, deleted = names[5:]
     await community.request("PUT", f"/users/{suspended}/suspension", "root")
+    await community.request("DELETE", f"/users/{deleted}", "root")
+    await community.request("PATCH", f"/shop/items/{items[1]}", "root", {"withdrawn": True})
     for viewer in ["", *names[:5]]:
-        seen = {name for name in names if name != suspended and (viewer, name) not in blocked}
+        seen = {name for name in names if name not in (suspended, deleted) and (viewer, name) not in blocked}
         visible = {id: name for id, name in posts.items() if id not in gone and name in seen}
         found = await community.request("GET", "/search?q=apple&type=posts&limit=100", viewer)
         assert {hit["id"] for hit in found["posts"]} == set(visible)
         assert found["pagination"]["count"] == len(visible)
-        for kind, owners in (("articles", articles), ("challenges", challenges)):
+        for kind, owners, shown in (("articles", articles, seen), ("challenges", challenges, {*seen, deleted})):
             hits = await community.find("apple", viewer, type=kind)
-            assert set(hits.get(kind, ())) == {id for id, name in owners.items() if name in seen}, kind
+            of_shown = {
+                id for id, name in owners.items() if name in shown
+            }  # a challenge outlives its creator's account
+            assert set(hits.get(kind, ())) == of_shown, kind
         people = await community.find("user", viewer, type="users")
         assert set(people["users"]) == seen
         suggested = await community.request("GET", "/search/suggest?q=user", viewer)
         assert {user["id"] for user in suggested["users"]} == seen
         assert {tag["id"]: tag["posts"] for tag in suggested["tags"]} == Counter(visible.values())
         best = await community.find("apple", viewer)
-        assert {id for kind in best for id in best[kind]} <= {*visible, *articles, *challenges}
+        assert {id for kind in best for id in best[kind]} <= {*visible, *articles, *challenges, items[0]}
+        assert best["items"] == items[:1]
         for name in names:
             corrected = await community.request("GET", f"/search?q={name}x", viewer)
             assert corrected.get("did_you_mean") in {*seen, None}

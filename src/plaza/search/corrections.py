@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from plaza.search.names import TAGS, NameIndex
 from plaza.search.query import MAX_QUERY_CHARACTERS
@@ -21,8 +22,7 @@ MAX_WORDS_CORRECTED: Final = 3
 _WORD = re.compile(r"(?<!\S)\"?(?P<mark>#|from:@?|@)?(?P<name>[^\s\"#@:-][^\s\"#@:]*)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Correction:
+class Correction(Struct, frozen=True):
     """A query with one name corrected."""
 
     text: str

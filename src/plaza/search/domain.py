@@ -29,12 +29,12 @@ def build(core: Core) -> Parts:
     indexer = Indexer(index, sources, LostRows(core.sql))
     tags = next((source for source in sources.values() if isinstance(source, TagSource)), None)
     authors = next((source for source in sources.values() if isinstance(source, AuthorSource)), None)
-    rebuild = IndexRebuild(core.sql, indexer)
+    rebuild = IndexRebuild(core.sql, indexer, core.clock)
     return Parts(
         [Search(index, sources, authors, tags, Snapshots(core.valkey, core.clock), core.clock), rebuild],
         consumers=consumers(indexer, rebuild),
         personal_data=SearchPersonalData(indexer),
-        inspectors=[SearchInspector(indexer, events)],
+        inspectors=[SearchInspector(indexer, rebuild, events)],
     )
 
 

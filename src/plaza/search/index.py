@@ -6,11 +6,13 @@ turns (SQLite has one writer; PostgreSQL gets a lock), so that the counts of tag
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Final
 
+from msgspec import Struct
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
@@ -50,6 +52,9 @@ from plaza.search.terms import indexed_tags, terms_of
 
 # The number of PostgreSQL's advisory lock for writers: "search" in ASCII.
 _WRITER_LOCK: Final = 0x736561726368
+
+# The words of a batch of long texts take 50 ms. After this time, other work of the event loop goes first.
+TURN_SECONDS: Final = 0.001
 
 # Characters of a candidate's terms that are read for its relevance: about 100 words.
 MAX_TERMS_READ: Final = 600
@@ -168,8 +173,7 @@ _KEYS_AFTER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SearchMatch:
+class SearchMatch(Struct, frozen=True):
     """A document that matches a query."""
 
     key: str
@@ -248,7 +252,7 @@ class SearchIndex:
 
         A weight may be a little behind.
         """
-        wanted = _rows(kind, documents)
+        wanted = await index_rows(kind, documents)
         stored = await self.stored(kind, list(wanted))
         renamed = await self._renamed(kind, wanted, documents)
         return [key for key, row in wanted.items() if key in renamed or not _is_found_alike(row, stored.get(key))]
@@ -261,7 +265,7 @@ class SearchIndex:
 
     async def write(self, kind: str, documents: Mapping[str, SearchDocument | None]) -> list[str]:
         """Index documents; None removes one. Returns the keys of those that changed. One transaction if any did."""
-        wanted = _rows(kind, documents)
+        wanted = await index_rows(kind, documents)
         renamed = await self._renamed(kind, wanted, documents)
         if not renamed and not _changes(wanted, await self.stored(kind, list(wanted))):
             return []
@@ -363,13 +367,17 @@ def _row(kind: str, key: str, document: SearchDocument) -> dict[str, Any]:
     }
 
 
-def _rows(kind: str, documents: Mapping[str, SearchDocument | None]) -> dict[str, dict[str, Any] | None]:
-    """Return the wanted rows by key, without keys that no row can have."""
-    return {
-        key: None if document is None else _row(kind, key, document)
-        for key, document in documents.items()
-        if fits_column(key)
-    }
+async def index_rows(kind: str, documents: Mapping[str, SearchDocument | None]) -> dict[str, dict[str, Any] | None]:
+    """Return the wanted rows by key, without keys that no row can have. Other work of the loop runs in between."""
+    rows: dict[str, dict[str, Any] | None] = {}
+    ends = monotonic() + TURN_SECONDS
+    for key, document in documents.items():
+        if monotonic() >= ends:
+            await asyncio.sleep(0)
+            ends = monotonic() + TURN_SECONDS
+        if fits_column(key):
+            rows[key] = None if document is None else _row(kind, key, document)
+    return rows
 
 
 def _changes(wanted: Mapping[str, dict[str, Any] | None], stored: Mapping[str, Row[Any]]) -> list[str]:

@@ -10,10 +10,15 @@ from typing import Final
 from plaza.core.events import Events
 from plaza.core.invariants import Violation
 from plaza.core.search_source import SearchDocument
-from plaza.core.valkey import ReplyError
+from plaza.core.valkey import ReplyError, damaged_keys_as_absent
 from plaza.search.indexer import Indexer
 from plaza.search.jobs import GROUP, STREAMS
+from plaza.search.rebuild import IndexRebuild
 from plaza.search.tables import SEARCH_DOCUMENT
+
+_TABLE: Final = str(SEARCH_DOCUMENT.name)
+# The rule of a violation that is about all documents of a kind.
+_SAMPLE_RULE: Final = "sample"
 
 # Documents of each kind that are checked; all of them if there are fewer.
 SAMPLE: Final = 2_000
@@ -27,29 +32,43 @@ class SearchInspector:
     """Compares the index with its sources.
 
     While events wait for the index, it is behind, and nothing is wrong. So what differs is compared again when all
-    events have been handled.
+    events have been handled. If documents of a sample differ, others do too: then a repair rebuilds the whole kind.
     """
 
     checks_valkey = True
 
-    def __init__(self, indexer: Indexer, events: Events) -> None:
+    def __init__(self, indexer: Indexer, rebuild: IndexRebuild, events: Events) -> None:
         self._indexer = indexer
+        self._rebuild = rebuild
         self._events = events
 
     async def inspect(self) -> AsyncIterator[Violation]:
         """Yield documents that are missing, outdated, or of something that no longer exists."""
-        if not await self._has_caught_up():
+        if not await self._has_started() or not (await self._has_caught_up() or await self._wait_until_caught_up()):
             return
         for kind in self._indexer.sources:
-            share = SAMPLE / max(await self._indexer.index.count(kind), SAMPLE)
-            async for keys in self._keys(kind):
-                for key in await self._outdated(kind, _sample(keys, share)):
-                    yield _violation(kind, key, "differs from its source")
-            last = ""
-            while indexed := await self._indexer.index.keys_after(kind, last, BATCH):
-                last = indexed[-1]
-                for key in await self._outdated(kind, _sample(indexed, share)):
-                    yield _violation(kind, key, "is of something that no longer exists or has changed")
+            indexed, existing = await self._indexer.index.count(kind), await self._count(kind)
+            share = SAMPLE / max(indexed, existing, SAMPLE)
+            differing = 0
+            async for key, says in self._differing(kind, share):
+                differing += 1
+                yield Violation(_TABLE, "index", kind, key, f"{key} {says}", f"index {key} again")
+            if differing and share < 1:
+                says = f"{differing:,} differ in a sample of about {SAMPLE:,}, so others may too"
+                yield Violation(_TABLE, _SAMPLE_RULE, kind, "", says, f"rebuild {kind}")
+
+    async def _differing(self, kind: str, share: float) -> AsyncIterator[tuple[str, str]]:
+        """Yield each key of a sample whose document differs, once, and how."""
+        found: set[str] = set()
+        async for keys in self._keys(kind):
+            for key in await self._outdated(kind, _sample(keys, share)):
+                found.add(key)
+                yield key, "is missing or differs from its source"
+        last = ""
+        while indexed := await self._indexer.index.keys_after(kind, last, BATCH):
+            last = indexed[-1]
+            for key in await self._outdated(kind, [key for key in _sample(indexed, share) if key not in found]):
+                yield key, "is of something that no longer exists or has changed"
 
     async def _keys(self, kind: str) -> AsyncIterator[Sequence[str]]:
         try:
@@ -59,9 +78,16 @@ class SearchInspector:
             if error.code != "WRONGTYPE":  # a finding of its own
                 raise
 
+    async def _count(self, kind: str) -> int:
+        with damaged_keys_as_absent():
+            return await self._indexer.sources[kind].count("")
+
     async def repair(self, fault: Violation) -> None:
-        """Index the object as it is now."""
-        await self._indexer.repair(fault.key, [fault.member])
+        """Index the object, or all of its kind, as they are now."""
+        if fault.rule == _SAMPLE_RULE:
+            await self._rebuild.run(only=[fault.key])
+        else:
+            await self._indexer.repair(fault.key, [fault.member])
 
     async def _outdated(self, kind: str, keys: Sequence[str]) -> list[str]:
         """Return the keys whose documents differ from an unchanged source while no event waits."""
@@ -77,6 +103,10 @@ class SearchInspector:
             suspects = {key: documents[key] for key in keys}
         return list(keys)
 
+    async def _has_started(self) -> bool:
+        """Whether a worker has followed events. Without one, the index is not filled yet, and waiting is useless."""
+        return None not in [await self._events.count_unhandled(stream, GROUP) for stream in STREAMS]
+
     async def _wait_until_caught_up(self) -> bool:
         """Wait until the index has handled all events; False if that takes too long."""
         for _ in range(round(MAX_WAIT_SECONDS / PAUSE_SECONDS)):
@@ -91,7 +121,3 @@ class SearchInspector:
 
 def _sample(keys: Iterable[str], share: float) -> list[str]:
     return [key for key in keys if random.random() < share]
-
-
-def _violation(kind: str, key: str, says: str) -> Violation:
-    return Violation(str(SEARCH_DOCUMENT.name), "index", kind, key, says, f"index {key} again")

@@ -8,11 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Row, Select, Table, bindparam, delete, exists, func, insert, select, union_all, update
+from msgspec import Struct
+from sqlalchemy import (
+    Row,
+    Select,
+    Table,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    literal_column,
+    select,
+    union_all,
+    update,
+)
 
 from plaza.core.async_engine import AsyncConnection
 from plaza.core.search_source import SearchDocument
@@ -22,6 +35,8 @@ from plaza.search.words import fold
 
 TAGS: Final = "tags"
 MAX_NAME_CHARACTERS: Final = 100
+# The names of a user: the username, a display name of 200 characters, and its words. Another service can write more.
+MAX_NAMES: Final = 102
 
 # Names of at most so many characters are corrected by one letter, longer ones by two.
 SHORT_NAME: Final = 4
@@ -62,13 +77,18 @@ _CONTAINING = (
     .where(SEARCH_TRIGRAM.c.trigram.in_(bindparam("trigrams", expanding=True)))
     .where(SEARCH_TRIGRAM.c.name.like(bindparam("pattern"), escape="\\"))
     .limit(MAX_PER_TRIGRAM)
+    # PostgreSQL would read them again for each name if it has not counted names yet.
+    .cte("containing")
+    .prefix_with("MATERIALIZED", dialect="postgresql")
 )
-# Each owner once: some have several names with the same letters.
+# Each owner once: some have several names with the same letters. The key is an expression: otherwise SQLite reads all
+# names in the order of their owners, to group them, instead of those that were found.
+_OWNER = (SEARCH_NAME.c.key + literal_column("''")).label("key")
 _OWNERS_CONTAINING = (
-    select(SEARCH_NAME.c.key)
-    .where(SEARCH_NAME.c.kind == bindparam("kind"), SEARCH_NAME.c.name.in_(_CONTAINING))
-    .group_by(SEARCH_NAME.c.key)
-    .order_by(func.max(SEARCH_NAME.c.weight).desc(), SEARCH_NAME.c.key)
+    select(_OWNER)
+    .where(SEARCH_NAME.c.kind == bindparam("kind"), SEARCH_NAME.c.name.in_(select(_CONTAINING.c.name)))
+    .group_by(_OWNER)
+    .order_by(func.max(SEARCH_NAME.c.weight).desc(), _OWNER)
     .limit(bindparam("count"))
 )
 
@@ -87,8 +107,7 @@ def _by_trigrams(count: int) -> Select[tuple[str]]:
     return select(found.c.name).group_by(found.c.name).order_by(func.count().desc()).limit(MAX_SIMILAR)
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(Struct, frozen=True):
     """A name and its owner."""
 
     name: str
@@ -229,7 +248,7 @@ async def _present(tx: AsyncConnection, table: Table, kind: str, names: set[str]
 def _names(document: SearchDocument | None) -> list[str]:
     if document is None:
         return []
-    return sorted({fold(name)[:MAX_NAME_CHARACTERS] for name in document.names if fold(name)})
+    return sorted({fold(name)[:MAX_NAME_CHARACTERS] for name in document.names[:MAX_NAMES] if fold(name)})
 
 
 def trigrams_of(name: str) -> set[str]:

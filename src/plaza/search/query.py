@@ -7,6 +7,7 @@ as words.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,8 @@ MAX_CONDITIONS: Final = 16
 MAX_USES: Final = 3
 # A shorter word must match as it is: `a*` would match every tenth document.
 MIN_PREFIX_CHARACTERS: Final = 2
+# Letters of a beginning that few enough documents have. A syllable of Hangul has two or three: `한국` finds `한국은`.
+MIN_RARE_PREFIX_LETTERS: Final = 3
 
 _PARTS = re.compile(r'-?"[^"]*"|\S+')
 # What keyboards write instead of `"` and `#`.
@@ -59,7 +62,7 @@ class Query:
 
     def without_short_prefixes(self) -> Query:
         """Return the query in which short words must match as they are."""
-        phrases = (replace(each, is_prefix=each.is_prefix and len(each.words[-1]) > 2) for each in self.phrases)
+        phrases = (replace(each, is_prefix=each.is_prefix and _is_rare(each.words[-1])) for each in self.phrases)
         return replace(self, phrases=tuple(phrases))
 
     def without_authors(self, names: Iterable[str]) -> Query:
@@ -85,6 +88,10 @@ class Query:
     def beginnings(self) -> tuple[str, ...]:
         """The words that may be the beginnings of longer ones."""
         return tuple(phrase.words[-1] for phrase in self.phrases if phrase.is_prefix)
+
+
+def _is_rare(beginning: str) -> bool:
+    return len(unicodedata.normalize("NFD", beginning)) >= MIN_RARE_PREFIX_LETTERS
 
 
 def parse_query(text: str) -> Query:

@@ -8,9 +8,10 @@ relevance, then weight.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from math import log1p
 from typing import Final
+
+from msgspec import Struct
 
 from plaza.search.index import SearchMatch
 from plaza.search.query import Phrase, Query
@@ -26,8 +27,7 @@ DAY_MS: Final = 86_400_000
 PREFIX_VALUE: Final = 0.6
 
 
-@dataclass(frozen=True, slots=True)
-class RankedResult:
+class RankedResult(Struct, frozen=True):
     """A document's key, its score, and the parts of the score by name."""
 
     key: str

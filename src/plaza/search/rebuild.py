@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from sqlalchemy import delete, select
 
+from plaza.core.clock import Clock
 from plaza.core.sql import Sql
 from plaza.search.index import fits_column
 from plaza.search.indexer import Indexer
@@ -14,6 +15,8 @@ from plaza.search.tables import SEARCH_REBUILD
 
 # Keys of the index that are checked at once for objects that no longer exist.
 CHECK_BATCH: Final = 500
+# A rebuild that was interrupted longer ago begins again: it would skip what has changed in the part that it had done.
+RESUME_MS: Final = 3_600_000
 
 # Gets the name of a step, the number of keys that were processed, and how many keys the step has.
 Show = Callable[[str, int, int], None]
@@ -22,19 +25,27 @@ Show = Callable[[str, int, int], None]
 class IndexRebuild:
     """Indexes everything again, kind by kind."""
 
-    def __init__(self, sql: Sql, indexer: Indexer) -> None:
+    def __init__(self, sql: Sql, indexer: Indexer, clock: Clock) -> None:
         self._sql = sql
         self._indexer = indexer
+        self._clock = clock
 
-    async def run(self, show: Show = lambda step, done, total: None) -> dict[str, int]:
-        """Index all objects, and remove from the index what no longer exists. Returns the documents by kind."""
-        for kind in self._indexer.sources:
-            after, is_done = await self._position(kind)
+    async def run(
+        self, show: Show = lambda step, done, total: None, only: Collection[str] | None = None
+    ) -> dict[str, int]:
+        """Index all objects, or those of some kinds, and remove from the index what no longer exists.
+
+        Returns the documents by kind.
+        """
+        kinds = [kind for kind in self._indexer.sources if only is None or kind in only]
+        positions = await self._positions()
+        for kind in kinds:
+            after, is_done = positions.get(kind, ("", False))
             if not is_done:
                 await self._rebuild_kind(kind, after, show)
         async with self._sql.begin() as tx:
-            await tx.execute(delete(SEARCH_REBUILD))
-        return {kind: await self._indexer.index.count(kind) for kind in self._indexer.sources}
+            await tx.execute(delete(SEARCH_REBUILD).where(SEARCH_REBUILD.c.kind.in_(kinds)))
+        return {kind: await self._indexer.index.count(kind) for kind in kinds}
 
     async def _rebuild_kind(self, kind: str, after: str, show: Show) -> None:
         source = self._indexer.sources[kind]
@@ -51,12 +62,16 @@ class IndexRebuild:
             show(f"check {kind}", len(keys), total)
         await self._save(kind, last, done=True)
 
-    async def _position(self, kind: str) -> tuple[str, bool]:
-        row = await self._sql.fetch_all(select(SEARCH_REBUILD).where(SEARCH_REBUILD.c.kind == kind))
-        return (row[0].after, bool(row[0].done)) if row else ("", False)
+    async def _positions(self) -> dict[str, tuple[str, bool]]:
+        """Return the last key of each kind, and whether the kind is complete, if a rebuild was just interrupted."""
+        rows = await self._sql.fetch_all(select(SEARCH_REBUILD))
+        saved_ms = max((row.saved_ms for row in rows), default=0)
+        if abs(self._clock.now_ms() - saved_ms) > RESUME_MS:
+            return {}
+        return {row.kind: (row.after, bool(row.done)) for row in rows}
 
     async def _save(self, kind: str, after: str, *, done: bool = False) -> None:
-        values = {"after": after, "done": int(done)}
+        values = {"after": after, "done": int(done), "saved_ms": self._clock.now_ms()}
         statement = self._sql.insert(SEARCH_REBUILD).values(kind=kind, **values)
         async with self._sql.begin() as tx:
             await tx.execute(statement.on_conflict_do_update(index_elements=["kind"], set_=values))

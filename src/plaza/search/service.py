@@ -40,7 +40,8 @@ MAX_MORE: Final = 3
 MAX_CORRECTED_SEARCHES: Final = 3
 # Names read for suggestions. Some belong to one user, and some are hidden from the viewer.
 MAX_NAMES_READ: Final = 4 * MAX_SUGGESTIONS
-# So many times more are read if they belong to few users: a display name can have 30 words that begin alike.
+# So many times more are read if they belong to few users, because a display name can have 30 words that begin alike, or
+# if most of their users are hidden.
 MORE_NAMES: Final = 8
 
 
@@ -69,18 +70,19 @@ class Search:
         query = parse_query(request.q)
         explain = request.explain and viewer is not None and viewer.is_admin
         if request.type is None:
+            if request.cursor or request.offset:
+                raise Invalid("Send a type too: the best of each kind have no pages.", field="type")
             results = await self._best_of_each(viewer, query, explain)
         else:
             paged = await self.page(viewer, request.type, request.q, request, explain=explain)
             results = SearchResults(pagination=paged.pagination)
             setattr(results, request.type, paged.items)
-        if not any(getattr(results, kind) for kind in KINDS):
+        if not _has_hits(results) and not (request.type and await self._finds_something(viewer, request.q)):
             results.did_you_mean = await self._did_you_mean(viewer, request.q)
         return results
 
     async def _finds_something(self, viewer: Actor | None, text: str) -> bool:
-        found = await self._best_of_each(viewer, parse_query(text), explain=False)
-        return any(getattr(found, kind) for kind in KINDS)
+        return _has_hits(await self._best_of_each(viewer, parse_query(text), explain=False))
 
     async def page(
         self, viewer: Actor | None, kind: Kind, text: str, page: Page, *, explain: bool = False
@@ -191,9 +193,13 @@ class Search:
     async def _suggested_users(self, viewer: Actor | None, prefix: str) -> list[SearchHit]:
         if "users" not in self._sources:
             return []
-        keys = (await self._users_named(viewer, prefix, MAX_NAMES_READ))[:MAX_NAMES_READ]
-        hits = await self._sources["users"].load(viewer, keys)
-        return [hit for hit in hits if hit is not None][:MAX_SUGGESTIONS]
+        found: list[SearchHit] = []
+        for count in (MAX_NAMES_READ, MORE_NAMES * MAX_NAMES_READ):  # more if most of the first are hidden
+            keys = (await self._users_named(viewer, prefix, count))[:count]
+            found = [hit for hit in await self._sources["users"].load(viewer, keys) if hit is not None]
+            if len(found) >= MAX_SUGGESTIONS or len(keys) < count:
+                break
+        return found[:MAX_SUGGESTIONS]
 
     async def _suggested_tags(self, viewer: Actor | None, prefix: str) -> list[SuggestedTag]:
         if self._tags is None:
@@ -220,7 +226,8 @@ class Search:
     async def _is_visible(self, viewer: Actor | None, correction: Correction) -> bool:
         if correction.kind == TAGS:
             return self._tags is not None and bool(await self._tags.visible_tags(viewer, [correction.key]))
-        return any(await self._sources["users"].load(viewer, [correction.key]))
+        users = self._sources.get("users")  # none if the domain is off; the index may still have its names
+        return users is not None and any(await users.load(viewer, [correction.key]))
 
 
 async def find_candidates(index: SearchIndex, kind: Kind, query: Query) -> list[SearchMatch]:
@@ -238,6 +245,10 @@ async def find_candidates(index: SearchIndex, kind: Kind, query: Query) -> list[
         more = await index.find(kind, prefixes, MAX_CANDIDATES, newest=newest)
         found += [match for match in more if match.key not in known]
     return found
+
+
+def _has_hits(results: SearchResults) -> bool:
+    return any(getattr(results, kind) for kind in KINDS)
 
 
 def _explained(hit: SearchHit, result: RankedResult | None) -> SearchHit:

@@ -83,11 +83,12 @@ SEARCH_TRIGRAM = Table(
     Index(None, "kind", "name"),
 )
 
-# How far an interrupted rebuild has come: the last key of each kind; `done` is 1 for a kind that is complete.
+# How far an interrupted rebuild has come, and when: the last key of each kind; `done` is 1 for a kind that is complete.
 SEARCH_REBUILD = Table(
     "search_rebuild",
     METADATA,
     Column("kind", String(16), primary_key=True),
     Column("after", String(MAX_KEY_CHARACTERS), nullable=False),
     Column("done", Integer, nullable=False),
+    Column("saved_ms", BigInteger, nullable=False, server_default="0"),
 )

@@ -25,11 +25,13 @@ export function start(input) {
     else input.removeAttribute("aria-activedescendant");
   }
 
+  // A choice survives a response that was on its way when the user made it.
   function show(html) {
+    const chosen = options()[selected]?.querySelector("a").href;
     list.innerHTML = html; // safe: our template escapes user text
     list.hidden = !list.children.length;
     input.setAttribute("aria-expanded", String(!list.hidden));
-    select(-1);
+    select(options().findIndex((option) => option.querySelector("a").href === chosen));
   }
 
   async function load() {
@@ -40,11 +42,11 @@ export function start(input) {
     if (number === latest && document.activeElement === input) show(html);
   }
 
-  input.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(load, WAIT_MS); });
+  input.addEventListener("input", () => { select(-1); clearTimeout(timer); timer = setTimeout(load, WAIT_MS); });
   input.addEventListener("blur", () => setTimeout(() => show(""), 150)); // a click on a suggestion comes first
   input.addEventListener("keydown", (event) => {
     const count = list.hidden ? 0 : list.children.length;
-    if (event.key === "Escape" && count) { event.preventDefault(); latest++; show(""); }
+    if (event.key === "Escape" && count) { event.preventDefault(); clearTimeout(timer); latest++; show(""); }
     if ((event.key === "ArrowDown" || event.key === "ArrowUp") && count) {
       event.preventDefault();
       select((selected + (event.key === "ArrowDown" ? 1 : -1) + count + (selected < 0 && event.key === "ArrowUp" ? 1 : 0)) % count);
