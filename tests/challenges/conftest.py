@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from plaza.core.leases import Leases
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
+from plaza.social.users import hiding_keys
 from tests.databases import database_with_tables, with_tables
 from tests.servers import Cluster, Server
 
@@ -39,6 +40,13 @@ def user(name: str) -> Actor:
 
 ANA, BEN, CLEO = user("ana"), user("ben"), user("cleo")
 ROOT = Actor("root", "admin")
+
+
+class SocialBlocks:
+    """The block lists of social, as the composition root passes them."""
+
+    def block_list_keys(self, viewer: Actor) -> Sequence[str]:
+        return hiding_keys(viewer)
 
 
 @dataclass
@@ -90,17 +98,18 @@ class ChallengeServices:
 
 def assemble(functions: Functions, sql: Sql, clock: ManualClock, max_post_age: int = MAX_POST_AGE) -> ChallengeServices:
     projections = ChallengeProjections(sql, functions, clock, max_post_age)
+    blocks = SocialBlocks()
     return ChallengeServices(
         functions=functions,
         sql=sql,
         clock=clock,
         projections=projections,
         challenges=Challenges(sql, projections, clock),
-        posts=ChallengePosts(sql, projections, clock),
+        posts=ChallengePosts(projections, blocks),
         tracking=ChallengeTracking(sql, projections, clock),
-        leaderboards=Leaderboards(sql, functions.valkey, clock),
+        leaderboards=Leaderboards(sql, functions.valkey, clock, blocks),
         daily_job=DailyJob(projections, Leases(functions)),
-        recommender=Recommender(projections),
+        recommender=Recommender(projections, blocks),
         personal_data=ChallengesPersonalData(projections),
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from sqlalchemy import func, select
 
@@ -10,6 +12,7 @@ from plaza.challenges.comments import ChallengeComments
 from plaza.challenges.invitations import ChallengeInvitations
 from plaza.challenges.model import (
     ChallengeComment,
+    ChallengeCommentEdit,
     ChallengeEnded,
     NewChallengeComment,
     NewChallengePost,
@@ -20,12 +23,13 @@ from plaza.challenges.tables import COMMENT
 from plaza.core.auth import Actor
 from plaza.core.errors import Forbidden, Invalid, NotFound
 from plaza.core.paging import Page
-from tests.challenges.conftest import ANA, BEN, CLEO, ROOT, ChallengeServices
+from plaza.social.keys import USER_BLOCKED, USER_BLOCKED_BY
+from tests.challenges.conftest import ANA, BEN, CLEO, ROOT, ChallengeServices, SocialBlocks
 
 
 @pytest.fixture
 def comments(services: ChallengeServices) -> ChallengeComments:
-    return ChallengeComments(services.projections)
+    return ChallengeComments(services.projections, SocialBlocks())
 
 
 async def written(
@@ -88,6 +92,35 @@ async def test_members_comment_in_a_private_challenge(services: ChallengeService
     assert [each.id for each in (await comments.page(BEN, post, Page())).comments] == [each.id for each in made]
 
 
+async def test_a_block_hides_posts_and_comments_but_not_from_an_admin(
+    services: ChallengeServices, comments: ChallengeComments, redis_client: Any
+) -> None:
+    challenge = await services.joined(ANA, BEN)
+    post, other = [(await services.post(author, challenge)).id for author in (BEN, ANA)]
+    mine = await written(comments, BEN, other)
+    for name in ("cleo", "root"):
+        await redis_client.zadd(USER_BLOCKED("ben"), {name: 1})
+        await redis_client.zadd(USER_BLOCKED_BY(name), {"ben": 1})
+
+    for viewer, shown in ((CLEO, [other]), (None, [other, post]), (ROOT, [other, post])):
+        assert [each.id for each in (await services.posts.page(viewer, challenge, Page())).posts] == shown
+    assert (await comments.page(CLEO, other, Page())).comments == []
+    assert [each.id for each in (await comments.page(ROOT, other, Page())).comments] == [mine.id]
+    for refused in (
+        services.posts.read(CLEO, post),
+        services.posts.react(CLEO, post),
+        comments.page(CLEO, post, Page()),
+        written(comments, CLEO, post),
+        comments.get(CLEO, mine.id),
+    ):
+        with pytest.raises(NotFound):
+            await refused
+    with pytest.raises(Invalid):
+        await written(comments, CLEO, other, mine.id)
+    assert (await services.posts.read(None, post)).reactions == 0
+    assert await stored(services) == 1
+
+
 async def test_comments_are_deleted_by_both_authors_and_admins_and_with_the_post(
     services: ChallengeServices, comments: ChallengeComments
 ) -> None:
@@ -106,6 +139,36 @@ async def test_comments_are_deleted_by_both_authors_and_admins_and_with_the_post
     assert await stored(services) == 1
     await ChallengeDeletion(services.projections).delete(ANA, challenge)
     assert await stored(services) == 0
+
+
+async def test_authors_edit_their_comments_and_old_texts_go_with_them(
+    services: ChallengeServices, comments: ChallengeComments
+) -> None:
+    challenge = await services.joined(BEN)
+    post = (await services.post(BEN, challenge)).id
+    made = [await written(comments, CLEO, post) for _ in range(2)]
+    services.clock.advance(seconds=5)
+    for _ in range(2):  # the same text again changes nothing
+        edited = await comments.edit(CLEO, made[0].id, ChallengeCommentEdit(" Very well done. "))
+        services.clock.advance(seconds=5)
+        assert (edited.content, edited.edited_at) == ("Very well done.", made[0].created_at + 5_000)
+    await comments.edit(CLEO, made[1].id, ChallengeCommentEdit("Yes."))
+    for actor in (BEN, ROOT):
+        with pytest.raises(Forbidden):
+            await comments.edit(actor, made[0].id, ChallengeCommentEdit("No."))
+    with pytest.raises(Invalid):
+        await comments.edit(CLEO, made[0].id, ChallengeCommentEdit("  "))
+
+    async def old_texts() -> list[str]:
+        return [each["text"] for each in (await services.personal_data.export("cleo"))["edits"]]
+
+    assert await old_texts() == ["Well done."] * 2
+    await comments.delete(CLEO, made[0].id)
+    assert await old_texts() == ["Well done."]
+    with pytest.raises(NotFound):
+        await comments.edit(CLEO, made[0].id, ChallengeCommentEdit("Gone."))
+    await services.posts.delete(BEN, post)
+    assert await old_texts() == []
 
 
 async def test_comments_follow_a_rename_and_go_with_the_account(

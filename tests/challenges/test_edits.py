@@ -95,6 +95,8 @@ async def test_an_edited_challenge_follows_everywhere(services: ChallengeService
     private = await services.challenge(ANA, public=False)
     with pytest.raises(PrivateChallenge):
         await services.challenges.edit(BEN, private.id, ChallengeEdit(title="Mine"))
+    with pytest.raises(PrivateChallenge):
+        await ChallengeDeletion(services.projections).delete(BEN, private.id)
 
 
 async def test_the_daily_job_completes_an_edit_that_was_interrupted(

@@ -107,6 +107,9 @@ async def test_invalid_input_is_422_with_the_field(web: httpx.AsyncClient) -> No
         ({"colour": "red"}, "colour"),
         ({"unit": "x" * 21}, "unit"),
         ({"unit": " "}, "unit"),
+        ({"unit": "k\nm"}, "unit"),
+        ({"title": "Run\nevery day"}, "title"),
+        ({"title": "\u200b"}, "title"),
     ]
     for change, field in wrong:
         refused(await web.post("/challenges", json=NEW | change, headers=as_("ana")), 422, "invalid", field)
@@ -118,7 +121,10 @@ async def test_invalid_input_is_422_with_the_field(web: httpx.AsyncClient) -> No
     id = (await web.post("/challenges", json=NEW, headers=as_("ana"))).json()["id"]
     refused(await web.post(f"/challenges/{id}/posts", json={"text": "x"}, headers=as_("ben")), 403, "not_member")
     await web.post(f"/challenges/{id}/join", headers=as_("ben"))
-    refused(await web.post(f"/challenges/{id}/posts", json={"text": " "}, headers=as_("ben")), 422, "invalid", "text")
+    for text in (" ", "\x1b[31mDone."):
+        refused(
+            await web.post(f"/challenges/{id}/posts", json={"text": text}, headers=as_("ben")), 422, "invalid", "text"
+        )
     future = {"date": (datetime.now(UTC).date() + timedelta(days=1)).isoformat()}
     refused(await web.post(f"/challenges/{id}/track", json=future, headers=as_("ben")), 422, "invalid", "date")
     before = {"date": "2020-02-02"}

@@ -11,7 +11,7 @@ from sqlalchemy import delete, select
 
 from plaza.challenges.keys import CLG_NEIGHBOURS, CLG_POPULAR, CLG_SHOWN, CLG_TICKETS
 from plaza.challenges.recommendation.neighbour_cache import NeighbourCache
-from plaza.challenges.recommendation.recommender import MAX_DAYS_SHOWN, Recommender
+from plaza.challenges.recommendation.recommender import MAX_DAYS_SHOWN
 from plaza.challenges.tables import DELETE_LOG, INSERT_LOG, POST
 from plaza.core.auth import Actor
 from plaza.core.clock import ManualClock
@@ -169,13 +169,6 @@ async def test_the_number_of_remembered_posts_is_limited(
     assert posts < remembered
 
 
-class SocialBlocks:
-    """The block lists of social, as the composition root passes them."""
-
-    def block_list_keys(self, username: str) -> list[str]:
-        return [USER_BLOCKED(username), USER_BLOCKED_BY(username)]
-
-
 async def test_own_reacted_blocked_private_ended_old_and_break_posts_are_never_recommended(
     services: ChallengeServices, redis_client: Any
 ) -> None:
@@ -196,7 +189,6 @@ async def test_own_reacted_blocked_private_ended_old_and_break_posts_are_never_r
     reacted, _, good = [await services.post(who, open_) for who in (BEN, CLEO, BEN)]
     await services.posts.react(ANA, reacted.id)
 
-    services.recommender = Recommender(services.projections, SocialBlocks())
     await redis_client.zadd(USER_BLOCKED_BY("ana"), {"cleo": 1})
     assert set(await reasons(services, ANA)) == {good.id}
     await services.daily_job.run()
@@ -231,7 +223,6 @@ async def test_excluded_posts_are_replaced_by_the_next(
 ) -> None:
     """All posts are cached after the first response; most are excluded in the second."""
     monkeypatch.setattr("plaza.challenges.recommendation.recommender.SPARE_POSTS", 1)
-    services.recommender = Recommender(services.projections, SocialBlocks())
     id = await services.joined(ANA, BEN, CLEO)
     posts = [(await services.post(who, id)).id for who in (BEN, CLEO, BEN, CLEO, BEN, ANA)]
     assert set(await reasons(services, ANA)) == set(posts[:5])
@@ -279,7 +270,6 @@ async def test_recommendations_take_at_most_two_round_trips(services: ChallengeS
         await services.post(BEN, id)
     await services.daily_job.run()
 
-    services.recommender = Recommender(services.projections, SocialBlocks())
     assert await count_round_trips(valkey, services.recommender.recommend(ANA, 20)) == 2
     assert await count_round_trips(valkey, services.recommender.recommend(ANA, 20)) == 1
 

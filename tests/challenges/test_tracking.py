@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import suppress
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, update
+from sqlalchemy import insert, text, update
+from sqlalchemy.dialects import sqlite
 
 from plaza.challenges.daily_job import runner
 from plaza.challenges.keys import DB_LEN, USER_CONTRIBUTION
-from plaza.challenges.leaderboard import Leaderboards
+from plaza.challenges.leaderboard import FIRST_MEMBERS, TOTALS
 from plaza.challenges.model import (
     AlreadyTracked,
     LeaderboardQuery,
@@ -24,6 +26,7 @@ from plaza.challenges.model import (
 from plaza.challenges.tables import MEMBER, TRACKING
 from plaza.core.errors import Gone, Invalid, NotFound
 from plaza.core.paging import Page
+from plaza.social.keys import USER_BLOCKED
 from tests.challenges.conftest import ANA, BEN, CLEO, ChallengeServices, user
 from tests.challenges.expected_state import assert_matches_tables
 
@@ -216,17 +219,24 @@ async def test_a_leaderboard_orders_members_by_days_amount_or_streak(services: C
 
 
 async def test_a_leaderboard_leaves_out_users_hidden_by_blocks(services: ChallengeServices, redis_client: Any) -> None:
-    class Blocks:
-        def block_list_keys(self, username: str) -> list[str]:
-            return [f"user:{username}:blocked", f"user:{username}:blocked_by"]
-
     id = await services.joined(ANA, BEN, CLEO)
     for actor in (ANA, BEN, CLEO):
         await services.track(actor, id)
-    await redis_client.zadd("user:ana:blocked", {"ben": 1})
-    boards = Leaderboards(services.sql, services.functions.valkey, services.clock, Blocks())
-    found = await boards.page(ANA, id, LeaderboardQuery(limit=2))
+    await redis_client.zadd(USER_BLOCKED("ana"), {"ben": 1})
+    found = await services.leaderboards.page(ANA, id, LeaderboardQuery(limit=2))
     assert [member.username for member in found.members] == ["ana", "cleo"]
     private = (await services.challenge(public=False)).id
     with pytest.raises(PrivateChallenge):
-        await boards.page(BEN, private, LeaderboardQuery())
+        await services.leaderboards.page(BEN, private, LeaderboardQuery())
+
+
+async def test_leaderboards_read_indexes_only_and_sort_nothing(services: ChallengeServices) -> None:
+    if services.sql.dialect != "sqlite":
+        return  # it says how it reads a table of any size, PostgreSQL only for one that is large
+    for statement in (*FIRST_MEMBERS.values(), TOTALS):
+        query = str(statement.compile(dialect=sqlite.dialect(paramstyle="named")))
+        given = dict.fromkeys(re.findall(r":(\w+)", query), 1)
+        async with services.sql.read() as tx:
+            plan = " ".join(row[3] for row in await tx.execute(text(f"EXPLAIN QUERY PLAN {query}"), given))
+        assert "COVERING INDEX ix_member_" in plan, query
+        assert "TEMP B-TREE" not in plan, query

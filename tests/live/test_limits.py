@@ -163,6 +163,8 @@ async def test_an_admin_deletes_a_session_and_a_group(web: Web, redis_client: An
     assert [name async for name in redis_client.scan_iter("*S1*")] == []
     statistics = await web.figure("/statistics/live")
     assert (statistics["viewerCount"], statistics["countByUserGroup"]) == (2, {"crew": 1})
+    members = await redis_client.zrange(keys.EVENT_STATISTICS("E1"), 0, -1)
+    assert sorted(member.split("#")[2:] for member in members) == [["", "ZZ"], ["crew", "ZZ"]]
     await web.beat(web.user("cleo"), groups=["staff"])
     statistics = await web.figure("/statistics/live")
     assert statistics["countByUserGroup"] == {"crew": 1, "staff": 1}, (

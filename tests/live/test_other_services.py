@@ -317,7 +317,10 @@ async def test_fractional_times_of_another_service_are_read_everywhere(
     assert (await figures.viewing_stats("E1", "")).viewers == 3
     personal_data = LivePersonalData(functions, history, sessions)
     await recorder.record()
-    assert (await personal_data.export("ana"))["recent_events"] == [{"event": "E1", "last_seen": started}]
+    place = {"session": None, "location": "web", "joined": started - 1_000, "last_heartbeat": started}
+    assert (await personal_data.export("ana"))["recent_events"] == [
+        {"event": "E1", "last_seen": started, "country": "NZ", "groups": ["crew"], "places": [place]}
+    ]
     clock.advance(seconds=400)
     await recorder.record()
     assert [v async for v in history.viewings.iterate("E1")] == [

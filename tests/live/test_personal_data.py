@@ -32,14 +32,20 @@ async def test_an_export_has_every_viewing_session_and_no_address(
     clock.advance(seconds=60)
     await viewers.leave("ana", "S1")
     await recorder.record()
-    await viewers.beat("ana", event="E2", address="203.0.113.77")
+    await viewers.beat("ana", event="E2", address="203.0.113.77", country="NZ", groups=("dev", "press"))
+    await viewers.beat("ana", event="E2", location="tv", country="NZ", groups=("dev", "press"))
     export = await personal_data.export("ana")
+    now = started + 60_000
     assert export["viewing_sessions"] == [
-        {"event": "E1", "session": "S1", "location": "web", "joined": started, "left": started + 60_000}
+        {"event": "E1", "session": "S1", "location": "web", "joined": started, "left": now}
     ]
-    assert sorted(export["recent_events"], key=lambda each: each["event"]) == [
-        {"event": "E1", "last_seen": started + 60_000},
-        {"event": "E2", "last_seen": started + 60_000},
+    first, second = sorted(export["recent_events"], key=lambda each: str(each["event"]))
+    places = sorted(second.pop("places"), key=lambda place: str(place["location"]))
+    place = {"session": "S1", "location": "web", "joined": started, "last_heartbeat": now}
+    assert first == {"event": "E1", "last_seen": now, "country": "ZZ", "groups": [], "places": [place]}
+    assert second == {"event": "E2", "last_seen": now, "country": "NZ", "groups": ["dev", "press"]}
+    assert places == [
+        {"session": None, "location": location, "joined": now, "last_heartbeat": now} for location in ("tv", "web")
     ]
     assert "203.0.113.77" not in str(export)
 

@@ -128,6 +128,9 @@ async def test_a_viewer_who_goes_on_is_not_counted_beyond_now(
     await viewers.beat("ben")
     curve = await retention.curve("E1", None, 3)
     assert [(each.observed, each.share) for each in curve.minutes] == [(2, 1.0), (2, 1.0), (1, 1.0), (1, 1.0)]
+    await viewers.beat("ben", "S1")
+    (compared,) = (await retention.compare_sessions("E1")).sessions
+    assert compared.retention["5"] is None, "no viewer has been there for five minutes"
 
 
 async def test_the_routes_are_for_admins_and_bounded(web: Web) -> None:

@@ -74,6 +74,9 @@ async def test_an_event_is_declared_by_an_admin(web: Web) -> None:
     declared = await web.client.put(AT, json=body, headers=web.admin)
     assert declared.status_code == 200
     assert declared.json() == {"id": "E1", "title": "Opening night", "declared": True, "sessions": ["S1", "S2"]}
+    for field in ("title", "description"):
+        refused = await web.client.put(AT, json={field: "Opening \x1b[31mnight"}, headers=web.admin)
+        assert (refused.status_code, refused.json()["field"]) == (422, field)
     other = await web.client.put("/analytics/events/E2", json={"sessions": ["S1"]}, headers=web.admin)
     assert (other.status_code, other.json()["code"]) == (409, "session_of_another_event")
     assert (await web.client.put(AT, content=b"", headers=web.admin)).json() == declared.json()

@@ -24,7 +24,12 @@ async def test_only_declared_events_are_listed_most_viewers_first(
         ("A quiet one", 0),
     ]
     assert await schedule.get_event("undeclared") is None
-    assert [event.id for event in await schedule.list_undeclared()] == ["undeclared"]
+    await viewers.beat("ben", event="over")
+    await viewers.leave("ben", event="over")
+    assert [(event.id, event.watching) for event in await schedule.list_undeclared()] == [
+        ("undeclared", 1),
+        ("over", 0),
+    ]
 
 
 def token_of(web: Web, name: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from plaza.app import DOMAINS, Plaza
 from plaza.core.events import TypeFilter
@@ -42,7 +43,7 @@ async def plaza(
     for name in limits.keys() & {"MAX_ACTORS"}:
         monkeypatch.setattr(notification_source, name, limits[name])
     library = replace(LIBRARY, constants={**LIBRARY.constants, **limits})
-    domains = [replace(each, library=library) if each.name == library.name else each for each in DOMAINS]
+    domains = [structs.replace(each, library=library) if each.name == library.name else each for each in DOMAINS]
     async with plaza_at(place, tmp_path, domains) as plaza:
         yield plaza
 

@@ -206,11 +206,73 @@ async def test_comments_on_challenge_posts_are_told_until_they_are_deleted(commu
     await community.request("DELETE", f"/challenge-comments/{second}", "cleo")
     await community.told_soon("ana", ("comment", str(post), ["ben"], 1))
     await community.request("POST", "/users/ana/block", "ben")
-    await community.request("POST", path, "ben", {"content": "Nice"}, 403)
-    listed = (await community.request("GET", path, "ben"))["comments"]
-    assert [each["username"] for each in listed] == ["ben"]
+    await community.request("POST", path, "ben", {"content": "Nice"}, 404)
+    await community.request("GET", path, "ben", status=404)
     await community.request("DELETE", f"/challenges/posts/{post}", "ana")
     await community.told_soon("ana")
+
+
+@on_one_server
+async def test_replies_and_mentions_in_comments_of_challenges_are_told(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben", "cid")
+    challenge = {"title": "Knit", "category": 1, "is_public": True, "duration": 30}
+    id = (await community.request("POST", "/challenges", "ana", challenge, 201))["id"]
+    await community.request("POST", f"/challenges/{id}/join", "ana", status=201)
+    post = (await community.request("POST", f"/challenges/{id}/posts", "ana", {"text": "Done."}, 201))["id"]
+    path = f"/challenges/posts/{post}/comments"
+    first = (await community.request("POST", path, "ben", {"content": "With @ana and @cid"}, 201))["id"]
+    reply = (await community.request("POST", path, "cid", {"content": "@ben, yes", "reply_to": first}, 201))["id"]
+    await community.told_soon("ana", ("comment", str(post), ["cid", "ben"], 2))
+    await community.told_soon("ben", ("reply", str(first), ["cid"], 1))
+    await community.told_soon("cid", ("mention", str(first), ["ben"], 1))
+    assert (await community.told("ben"))[0]["subject"] == {
+        "kind": "challenge_comment",
+        "id": str(first),
+        "text": "With @ana and @cid",
+        "url": f"/app/challenges/posts/{post}#comment-{first}",
+    }
+    await community.plaza.get(AccountRenaming).rename("cid", "cleo")
+    await community.told_soon("ben", ("reply", str(first), ["cleo"], 1))
+    await community.request("PATCH", f"/challenge-comments/{first}", "ben", {"content": "With @dora"})
+    await community.told_soon("cleo")
+    await community.request("PATCH", f"/challenge-comments/{first}", "ben", {"content": "With @cleo"})
+    await community.told_soon("cleo", ("mention", str(first), ["ben"], 1))
+    await community.request("POST", "/users/cleo/block", "ana")
+    assert await community.told_about("cleo") == [], "it is below a post of a user who blocks"
+    await community.request("DELETE", "/users/cleo/block", "ana")
+    await community.request("DELETE", f"/challenge-comments/{reply}", "cleo")
+    await community.told_soon("ben")
+    await community.request("DELETE", f"/challenges/posts/{post}", "ana")
+    await community.told_soon("cleo")
+    assert await community.redis.zcard(NOTIFIED(f"challenge_comment:{post}")) == 0
+
+
+@on_one_server
+async def test_what_is_written_in_a_private_challenge_is_shown_to_members_only(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben", "cid")
+    challenge = {"title": "Knit", "category": 1, "is_public": False, "duration": 30}
+    id = (await community.request("POST", "/challenges", "ana", challenge, 201))["id"]
+    await community.request("PUT", f"/challenges/{id}/invitations/ben", "ana")
+    for name in ("ana", "ben"):
+        await community.request("POST", f"/challenges/{id}/join", name, status=201)
+    text = {"text": "With @ben and @cid"}
+    post = (await community.request("POST", f"/challenges/{id}/posts", "ana", text, 201))["id"]
+    path = f"/challenges/posts/{post}/comments"
+    comment = (await community.request("POST", path, "ana", {"content": "@ben and @cid?"}, 201))["id"]
+    told = [("mention", str(comment), ["ana"], 1), ("mention", str(post), ["ana"], 1)]
+    await community.told_soon("ben", *told)
+    assert {each["subject"]["text"] for each in await community.told("ben")} == {text["text"], "@ben and @cid?"}
+    assert await community.told_about("cid") == []
+    mine = (await community.request("POST", f"/challenges/{id}/posts", "ben", {"text": "Done."}, 201))["id"]
+    await community.request("PUT", f"/challenges/posts/{mine}/reaction", "ana")
+    await community.request("PATCH", f"/challenges/{id}", "ana", {"title": "Knit more"})
+    reaction = ("challenge_reaction", str(mine), ["ana"], 1)
+    await community.told_soon("ben", ("challenge", str(id), [], 1), reaction, *told)
+    await community.request("DELETE", f"/challenges/{id}/join", "ben")
+    await community.told_soon("ben", reaction)
+    subject = (await community.told("ben"))[0]["subject"]
+    assert (subject["text"], subject["url"]) == ("", "")
+    assert [str(group) for group in (await community.plaza.get(Audits).run()).groups] == []
 
 
 @on_one_server

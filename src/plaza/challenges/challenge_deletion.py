@@ -14,7 +14,7 @@ from plaza.challenges.events import STREAM, ChallengeDeleted, ChallengeInvitatio
 from plaza.challenges.model import DeletedChallenge, day_number
 from plaza.challenges.post_deletion import PostDeletion
 from plaza.challenges.projection import ChallengeProjections
-from plaza.challenges.queries import log_changed_challenge, read_challenge
+from plaza.challenges.queries import log_changed_challenge, read_challenge, require_visible
 from plaza.challenges.tables import CHALLENGE, INVITATION, POST
 from plaza.core.auth import Actor
 from plaza.core.errors import Forbidden
@@ -48,6 +48,7 @@ class ChallengeDeletion:
             await lock_username(tx, self._projections.valkey, actor.name, actor.since_ms)
             row = await read_challenge(tx, id, actor, lock=True)
             if not actor.is_admin and actor.name != row.creator:
+                require_visible(actor, row)
                 raise Forbidden("Only the creator of a challenge and admins can delete it.")
             # It ends on its first day, so that nothing counts it as ongoing.
             values = {"deleted_ms": now, "ends_day": min(row.ends_day, day_number(row.created_ms))}

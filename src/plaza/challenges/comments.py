@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import bindparam, delete, select, update
 
-from plaza.challenges.events import STREAM, ChallengeCommentDeleted, ChallengeCommented
+from plaza.challenges.edits import delete_texts, keep_text
+from plaza.challenges.events import STREAM, ChallengeCommentDeleted, ChallengeCommented, ChallengeCommentEdited
 from plaza.challenges.model import (
     ChallengeComment,
+    ChallengeCommentEdit,
     ChallengeCommentsPage,
     DeletedChallengeComment,
     NewChallengeComment,
@@ -17,7 +19,7 @@ from plaza.challenges.model import (
     clean_text,
     day_number,
 )
-from plaza.challenges.posts import read_post
+from plaza.challenges.posts import missing_post, read_post
 from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.queries import read_challenge, read_visible_challenge, require_ongoing, require_visible
 from plaza.challenges.tables import COMMENT, POST
@@ -38,7 +40,7 @@ _BY_IDS = select(COMMENT).where(COMMENT.c.id.in_(bindparam("ids", expanding=True
 
 
 class ChallengeComments:
-    """Writes, lists and deletes comments."""
+    """Writes, edits, lists and deletes comments."""
 
     def __init__(
         self,
@@ -72,23 +74,29 @@ class ChallengeComments:
             if not (challenge.is_public or challenge.is_member or is_own):
                 raise NotMember("Only members can comment. Join the challenge first.")
             require_ongoing(challenge, day_number(now))
-            await self._require_not_blocked(tx, actor, found, new.reply_to)
+            await self._require_not_hidden(actor, found)
+            await self._require_parent(tx, actor, post, new.reply_to)
             values["challenge_id"] = found.challenge_id
             row, is_new = await insert_once(self._sql, tx, COMMENT, values, operation)
             commented = ChallengeCommented(found.challenge_id, post, row.id, found.username, actor.name)
             await add_events(tx, STREAM, [commented] if is_new else [], now)
         return (await self._with_avatars([row]))[0]
 
-    async def _require_not_blocked(self, tx: AsyncConnection, actor: Actor, post: Any, reply_to: int | None) -> None:
-        names = {post.username}
-        if reply_to is not None:
-            parent = select(COMMENT.c.username).where(COMMENT.c.id == reply_to, COMMENT.c.post_id == post.id)
-            author = (await tx.execute(parent)).scalar()
-            if author is None:
-                raise Invalid("must be the id of a comment on this post", field="reply_to")
-            names.add(author)
-        if await names_hidden_from(self._projections.valkey, self._blocks, actor, names):
-            raise Forbidden("A block between you and the author forbids this comment.")
+    async def _require_parent(self, tx: AsyncConnection, actor: Actor, post: int, reply_to: int | None) -> None:
+        """Raise Invalid unless the comment replied to is on the post, and the caller may see it."""
+        if reply_to is None:
+            return
+        parent = select(COMMENT.c.username).where(COMMENT.c.id == reply_to, COMMENT.c.post_id == post)
+        author = (await tx.execute(parent)).scalar()
+        if author is None or await self._hidden_from(actor, [author]):
+            raise Invalid("must be the id of a comment on this post", field="reply_to")
+
+    async def _require_not_hidden(self, viewer: Actor | None, post: Any) -> None:
+        if await self._hidden_from(viewer, [post.username]):
+            raise missing_post(post.id)
+
+    async def _hidden_from(self, viewer: Actor | None, names: Collection[str]) -> set[str]:
+        return await names_hidden_from(self._projections.valkey, self._blocks, viewer, names)
 
     async def page(self, viewer: Actor | None, post: int, page: Page) -> ChallengeCommentsPage:
         """A post's comments, oldest first, without those of users that a block hides."""
@@ -98,7 +106,7 @@ class ChallengeComments:
         async def load(ids: Sequence[str]) -> list[ChallengeComment | None]:
             rows = await self._sql.fetch_all(_BY_IDS, ids=[int(id) for id in ids])
             names = {row.username for row in rows}
-            hidden = await names_hidden_from(self._projections.valkey, self._blocks, viewer, names)
+            hidden = await self._hidden_from(viewer, names)
             found = {each.id: each for each in await self._with_avatars(rows) if each.username not in hidden}
             return [found.get(int(id)) for id in ids]
 
@@ -110,16 +118,34 @@ class ChallengeComments:
         async with self._sql.read() as tx:
             found = await read_post(tx, post)
         await read_visible_challenge(self._sql, viewer, found.challenge_id)
+        await self._require_not_hidden(viewer, found)
 
-    async def read(self, viewer: Actor | None, id: int) -> ChallengeComment:
+    async def edit(self, actor: Actor, id: int, edit: ChallengeCommentEdit) -> ChallengeComment:
+        """Change the text of the caller's comment; the old text is kept. Also after the challenge's end."""
+        content, now = clean_text(edit.content, "content"), self._projections.clock.now_ms()
+        async with self._sql.begin() as tx:
+            await lock_username(tx, self._projections.valkey, actor.name, actor.since_ms)
+            row = (await tx.execute(select(COMMENT).where(COMMENT.c.id == id).with_for_update())).one_or_none()
+            if row is None:
+                raise _missing_comment(id)
+            require_visible(actor, await read_challenge(tx, row.challenge_id, actor))
+            if row.username != actor.name:
+                raise Forbidden("Only the author can edit a comment.")
+            if row.content != content:
+                await keep_text(tx, "comment", id, actor.name, row.content, now)
+                await tx.execute(update(COMMENT).where(COMMENT.c.id == id).values(content=content, edited_ms=now))
+                edited = ChallengeCommentEdited(row.challenge_id, row.post_id, id, actor.name)
+                await add_events(tx, STREAM, [edited], now)
+        return await self.get(actor, id)
+
+    async def get(self, viewer: Actor | None, id: int) -> ChallengeComment:
         """A comment that the viewer may see."""
         rows = await self._sql.fetch_all(_BY_IDS, ids=[id])
         if not rows:
             raise _missing_comment(id)
         await read_visible_challenge(self._sql, viewer, rows[0].challenge_id)
         (comment,) = await self._with_avatars(rows)
-        hidden = await names_hidden_from(self._projections.valkey, self._blocks, viewer, [comment.username])
-        if comment.username in hidden:
+        if await self._hidden_from(viewer, [comment.username]):
             raise _missing_comment(id)
         return comment
 
@@ -150,18 +176,22 @@ class ChallengeComments:
                 content=row.content,
                 reply_to=row.reply_to,
                 created_at=row.created_ms,
+                edited_at=row.edited_ms,
             )
             for row in rows
         ]
 
 
 async def delete_comments(tx: AsyncConnection, ids: Sequence[int], now_ms: int) -> int:
-    """Delete comments, and add their events. Returns how many there were. Three statements."""
+    """Delete comments with their history, and add events. Returns how many there were. Four statements."""
     deleted = (await tx.execute(delete(COMMENT).where(COMMENT.c.id.in_(ids)).returning(COMMENT))).all()
+    await delete_texts(tx, "comment", [row.id for row in deleted])
     posts = select(POST.c.id, POST.c.username).where(POST.c.id.in_({row.post_id for row in deleted}))
     authors = {row.id: row.username for row in await tx.execute(posts)}
     events = [
-        ChallengeCommentDeleted(row.challenge_id, row.post_id, row.id, authors.get(row.post_id, ""), row.username)
+        ChallengeCommentDeleted(
+            row.challenge_id, row.post_id, row.id, authors.get(row.post_id, ""), row.username, row.reply_to
+        )
         for row in deleted
     ]
     await add_events(tx, STREAM, events, now_ms)

@@ -32,7 +32,7 @@ def build(core: Core) -> Parts:
     projections = ChallengeProjections(core.sql, core.functions, core.clock, core.settings.max_post_age)
     daily_job = DailyJob(projections, Leases(core.functions))
     challenges = Challenges(core.sql, projections, core.clock)
-    posts = ChallengePosts(core.sql, projections, core.clock, core.provided.avatars)
+    posts = ChallengePosts(projections, core.provided.blocks, core.provided.avatars)
     deletion = ChallengeDeletion(projections)
     comments = ChallengeComments(projections, core.provided.blocks, core.provided.avatars)
     tracking = ChallengeTracking(core.sql, projections, core.clock)

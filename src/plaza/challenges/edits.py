@@ -1,4 +1,4 @@
-"""The history of posts and challenges: what each was before its edits."""
+"""The history of posts, comments and challenges: what each was before its edits."""
 
 from __future__ import annotations
 

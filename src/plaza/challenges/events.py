@@ -134,7 +134,16 @@ class ChallengeCommented(ChallengeEvent):
     username: CommentAuthor
 
 
-class ChallengeCommentDeleted(ChallengeEvent):
+class ChallengeCommentEdited(ChallengeEvent):
+    """The text of a comment on a post in a challenge was changed."""
+
+    type: ClassVar[str] = "challenge.comment_edited"
+    post: PostId
+    comment: CommentId
+    username: CommentAuthor
+
+
+class ChallengeCommentDeleted(ChallengeEvent, omit_defaults=True):
     """A comment on a post in a challenge was deleted, but not the post."""
 
     type: ClassVar[str] = "challenge.comment_deleted"
@@ -142,6 +151,7 @@ class ChallengeCommentDeleted(ChallengeEvent):
     comment: CommentId
     author: Author
     username: CommentAuthor
+    reply_to: Annotated[int, Meta(description="Id of the comment that it replied to, if any.")] | None = None
 
 
 class ChallengeReacted(ChallengeEvent):
@@ -169,6 +179,7 @@ EVENTS = (
     ChallengePostEdited,
     ChallengePostDeleted,
     ChallengeCommented,
+    ChallengeCommentEdited,
     ChallengeCommentDeleted,
     ChallengeReacted,
 )

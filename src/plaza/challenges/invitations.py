@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import bindparam, delete, func, select
+from sqlalchemy import bindparam, delete, func, insert, select
 
 from plaza.challenges.events import STREAM, ChallengeInvitationEnded, ChallengeInvited
 from plaza.challenges.model import (
@@ -66,13 +66,15 @@ class ChallengeInvitations:
             await self._require_user(actor, username)
             if await read_membership(tx, id, username) is not None:
                 raise AlreadyJoined("This user is already a member of the challenge.")
+            which = (INVITATION.c.challenge_id == id, INVITATION.c.username == username)
+            if (row := (await tx.execute(select(INVITATION).where(*which))).one_or_none()) is not None:
+                return ChallengeInvitation(id, challenge.title, username, row.inviter, row.created_ms)
             of_challenge = select(func.count()).select_from(INVITATION).where(INVITATION.c.challenge_id == id)
             if (await tx.execute(of_challenge)).scalar_one() >= MAX_INVITATIONS:
                 raise TooManyInvitations(f"A challenge has at most {MAX_INVITATIONS:,} open invitations.")
             values = {"challenge_id": id, "username": username, "inviter": actor.name, "created_ms": now}
-            statement = self._sql.insert(INVITATION).values(values).on_conflict_do_nothing().returning(INVITATION.c.id)
-            if (await tx.execute(statement)).scalar() is not None:
-                await add_events(tx, STREAM, [ChallengeInvited(id, username, actor.name)], now)
+            await tx.execute(insert(INVITATION).values(values))
+            await add_events(tx, STREAM, [ChallengeInvited(id, username, actor.name)], now)
         return ChallengeInvitation(id, challenge.title, username, actor.name, now)
 
     async def _require_user(self, actor: Actor, username: str) -> None:

@@ -23,15 +23,15 @@ from plaza.core.valkey import Valkey
 _OF_CHALLENGE = MEMBER.c.challenge_id == bindparam("challenge")
 # By the value of `by`. Members with none are left out, and so are streaks that ended before yesterday.
 _ORDERS: Final = {"days": MEMBER.c.days, "amount": MEMBER.c.amount_thousandths, "streak": MEMBER.c.streak}
-_FIRST: Final = {
+FIRST_MEMBERS: Final = {
     by: select(MEMBER.c.id)
-    .where(_OF_CHALLENGE, column > 0, MEMBER.c.last_day >= bindparam("since"))
+    .where(_OF_CHALLENGE, column > 0, *([MEMBER.c.last_day >= bindparam("since")] if by == "streak" else []))
     .order_by(column.desc(), MEMBER.c.id)
     .limit(bindparam("count"))
     for by, column in _ORDERS.items()
 }
 _BY_IDS = select(MEMBER).where(MEMBER.c.id.in_(bindparam("ids", expanding=True)))
-_TOTAL = select(
+TOTALS = select(
     func.coalesce(func.sum(MEMBER.c.days), 0).label("days"),
     func.coalesce(func.sum(MEMBER.c.amount_thousandths), 0).label("amount"),
 ).where(_OF_CHALLENGE)
@@ -62,17 +62,17 @@ class Leaderboards:
         """A page of the first 1,000 members, without users that a block hides. Four queries and two round trips."""
         challenge = await read_visible_challenge(self._sql, viewer, id)
         today = day_number(self._clock.now_ms())
-        since = today - 1 if query.by == "streak" else 0
+        since = {"since": today - 1} if query.by == "streak" else {}
 
         async def ids(count: int) -> list[str]:
-            rows = await self._sql.fetch_all(_FIRST[query.by], challenge=id, since=since, count=count)
+            rows = await self._sql.fetch_all(FIRST_MEMBERS[query.by], challenge=id, count=count, **since)
             return [str(row.id) for row in rows]
 
         async def load(ids: Sequence[str]) -> list[LeaderboardMember | None]:
             return await self._load(viewer, id, today, ids)
 
         paged = await self._snapshots.page(f"leaderboard of {id} by {query.by}", query, ids, load)
-        (total,) = await self._sql.fetch_all(_TOTAL, challenge=id)
+        (total,) = await self._sql.fetch_all(TOTALS, challenge=id)
         return Leaderboard(
             challenge_id=id,
             unit=challenge.unit or None,
@@ -84,7 +84,7 @@ class Leaderboards:
 
     async def first(self, viewer: Actor | None, id: int, count: int) -> list[LeaderboardMember]:
         """The members of a visible challenge with most days, without users that a block hides. Two queries."""
-        rows = await self._sql.fetch_all(_FIRST["days"], challenge=id, since=0, count=count + SPARE_MEMBERS)
+        rows = await self._sql.fetch_all(FIRST_MEMBERS["days"], challenge=id, count=count + SPARE_MEMBERS)
         today = day_number(self._clock.now_ms())
         found = await self._load(viewer, id, today, [str(row.id) for row in rows]) if rows else []
         return [member for member in found if member is not None][:count]

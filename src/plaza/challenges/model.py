@@ -11,9 +11,10 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from plaza.core.comment_tree import CommentText
 from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound
 from plaza.core.paging import Page, Pagination
-from plaza.core.text_patterns import USERNAME_PATTERN, VISIBLE_TEXT
+from plaza.core.text_patterns import USERNAME_PATTERN, VISIBLE_LINE, VISIBLE_TEXT
 from plaza.core.validation_messages import described_pattern
 
 CATEGORIES: Final = 5
@@ -42,7 +43,9 @@ DateText = Annotated[
     str,
     Meta(pattern=_DATE, description="An ISO date such as `2026-12-06`. Default: today (UTC).", examples=["2026-12-06"]),
 ]
-Unit = Annotated[str, Meta(max_length=20, pattern=VISIBLE_TEXT, description="What members count besides days: `km`.")]
+Unit = Annotated[str, Meta(max_length=20, pattern=VISIBLE_LINE, description="What members count besides days: `km`.")]
+Title = Annotated[str, Meta(min_length=1, max_length=200, pattern=VISIBLE_LINE)]
+PostText = Annotated[str, Meta(min_length=1, max_length=5_000, pattern=VISIBLE_TEXT)]
 InvitedName = Annotated[
     str,
     Meta(
@@ -100,7 +103,7 @@ class ReactionToBreak(Conflict):
 
 
 class NewChallenge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    title: Annotated[str, Meta(min_length=1, max_length=200)]
+    title: Title
     category: Category
     is_public: bool
     duration: Duration
@@ -148,7 +151,7 @@ class ChallengeMembership(msgspec.Struct, frozen=True):
 class ChallengeEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What to change of a challenge. The rest stays as it is."""
 
-    title: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
+    title: Title | UnsetType = UNSET
     duration: Duration | UnsetType = UNSET
     unit: Unit | UnsetType | None = UNSET
 
@@ -248,12 +251,12 @@ class Leaderboard(msgspec.Struct, frozen=True):
 
 
 class NewChallengePost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    text: Annotated[str, Meta(min_length=1, max_length=5_000)]
+    text: PostText
     is_break: bool = False
 
 
 class ChallengePostEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    text: Annotated[str, Meta(min_length=1, max_length=5_000)]
+    text: PostText
 
 
 class DeletedChallengePost(msgspec.Struct, frozen=True):
@@ -279,10 +282,14 @@ class ChallengePostsPage(msgspec.Struct, frozen=True):
 
 
 class NewChallengeComment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    content: Annotated[str, Meta(min_length=1, max_length=2_000)]
+    content: CommentText
     reply_to: Annotated[int, Meta(ge=1, lt=2**53, description="The id of another comment on the same post.")] | None = (
         None
     )
+
+
+class ChallengeCommentEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    content: CommentText
 
 
 class ChallengeComment(msgspec.Struct, frozen=True):
@@ -294,6 +301,7 @@ class ChallengeComment(msgspec.Struct, frozen=True):
     content: str
     reply_to: int | None
     created_at: int  # Unix milliseconds
+    edited_at: int | None = None
 
 
 class ChallengeCommentsPage(msgspec.Struct, frozen=True):

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Set
 from typing import Any, Final
 
-from sqlalchemy import Table, and_, func, or_, select
+from sqlalchemy import func, select
 
-from plaza.challenges import member_notices, reminder_notices
+from plaza.challenges import comment_notices, member_notices, reminder_notices
+from plaza.challenges.comment_notices import CommentNotices
 from plaza.challenges.events import (
-    ChallengeCommentDeleted,
-    ChallengeCommented,
+    ChallengeLeft,
     ChallengePostDeleted,
     ChallengePosted,
     ChallengePostEdited,
     ChallengeReacted,
 )
 from plaza.challenges.member_notices import MemberNotices
+from plaza.challenges.notification_rows import rows_by_id, seen_challenges
 from plaza.challenges.reminder_notices import ReminderNotices
-from plaza.challenges.tables import CHALLENGE, COMMENT, MEMBER, POST, REACTION
+from plaza.challenges.tables import POST, REACTION
 from plaza.core.events import Event
 from plaza.core.notification_source import (
     EVERYONE_TOLD,
@@ -37,8 +38,6 @@ from plaza.core.notification_source import (
 from plaza.core.search_source import SCAN_BATCH
 from plaza.core.sql import Sql
 
-# The types of what actors did to a post, and the tables with it.
-_BY_ACTORS: Final = {"challenge_reaction": REACTION, "comment": COMMENT}
 _OF_MEMBERS: Final = {each.type for each in member_notices.EVENTS}
 
 _ReadTimes = Callable[[Sequence[Activity]], Awaitable[list[int | None]]]
@@ -48,14 +47,14 @@ class ChallengeNotifications(NotificationSource):
     """Activities about posts in challenges, and about challenges."""
 
     stream: Final = "challenges"
-    kinds: Final = ("challenge_post", member_notices.KIND)
+    kinds: Final = ("challenge_post", comment_notices.KIND, member_notices.KIND)
     events: Final = (
         ChallengeReacted,
-        ChallengeCommented,
-        ChallengeCommentDeleted,
+        ChallengeLeft,
         ChallengePosted,
         ChallengePostEdited,
         ChallengePostDeleted,
+        *comment_notices.EVENTS,
         *member_notices.EVENTS,
         *reminder_notices.EVENTS,
     )
@@ -63,18 +62,26 @@ class ChallengeNotifications(NotificationSource):
     def __init__(self, sql: Sql, recipients: Recipients | None) -> None:
         self._sql = sql
         self._recipients = recipients
+        self._comments = CommentNotices(sql, recipients)
         self._members = MemberNotices(sql)
         self._reminders = ReminderNotices(sql)
         self._time_readers: dict[str, _ReadTimes] = {
+            "challenge_reaction": self._reaction_times,
+            "comment": self._comments.comment_times,
+            "reply": self._comments.reply_times,
             member_notices.TYPE: self._members.times,
             member_notices.INVITED: self._members.times,
             reminder_notices.TYPE: self._reminders.times,
         }
+        self._mention_readers: dict[str, _ReadTimes] = {
+            "challenge_post": self._mention_times,
+            comment_notices.KIND: self._comments.mention_times,
+        }
 
     async def activities(self, events: Sequence[Event]) -> list[Activity]:
-        """Return reactions, comments and mentions. Two statements, and a round trip if there are mentions."""
-        posts = await self._posts({int(event.data["post"]) for event in events if "post" in event.data})
-        found = await self._reminders.activities(events)
+        """Return reactions, comments and mentions. Five statements, and round trips if there are mentions."""
+        posts = await rows_by_id(self._sql, POST, {int(event.data["post"]) for event in events if "post" in event.data})
+        found = [*await self._reminders.activities(events), *await self._comments.activities(events)]
         for event in events:
             if event.type in _OF_MEMBERS:
                 found += await self._members.activities(event)
@@ -86,64 +93,64 @@ class ChallengeNotifications(NotificationSource):
             elif event.type == ChallengePostEdited.type:
                 found += await self._mentions(row)
                 found.append(Activity(GroupName(EVERYONE_TOLD, "mention", _subject(row)), row.username))
-            elif "comment" in event.data:
-                found.append(_comment_activity(row, event.data["username"], event.data["comment"]))
-            else:
+            elif event.type == ChallengeReacted.type:
                 group = GroupName(row.username, "challenge_reaction", _subject(row))
                 found.append(Activity(group, event.data["username"], event.time, renamed=event.origin == "rename"))
         return found
 
     async def ended(self, events: Sequence[Event]) -> list[GroupName]:
-        """Return the groups about deleted posts."""
-        groups: list[GroupName] = []
+        """Return the groups about deleted comments, and those about and below deleted posts."""
+        groups = self._comments.ended(events)
         for event in events:
             if event.type == ChallengePostDeleted.type:
                 data = event.data
                 subject = f"challenge_post:{data['challenge']}:{data['post']}"
                 types = ("challenge_reaction", "comment")
                 groups += [GroupName(data["username"], type, subject) for type in types]
-                groups.append(GroupName(EVERYONE_TOLD, "", subject))
+                below = f"{comment_notices.KIND}:{data['post']}"
+                groups += [GroupName(EVERYONE_TOLD, "", each) for each in (subject, below)]
         return groups
 
-    async def times(self, activities: Sequence[Activity]) -> list[int | None]:
-        """Return when users reacted or last commented; of a mention, when the post was written; when members were told.
+    def rechecked(self, events: Sequence[Event]) -> set[str]:
+        """Return the former members of challenges. A renamed one is still a member."""
+        left = [event for event in events if event.type == ChallengeLeft.type and event.origin != "rename"]
+        return {event.data["username"] for event in left}
 
-        Three statements for posts, four for challenges, two for reminders.
+    async def times(self, activities: Sequence[Activity]) -> list[int | None]:
+        """Return when users reacted, commented, replied, or mentioned others; when members were told.
+
+        At most six statements for each type.
         """
         parts: dict[_ReadTimes, list[Activity]] = {}
         for one in activities:
-            parts.setdefault(self._time_readers.get(one.group.type, self._times_of_posts), []).append(one)
+            read = self._time_readers.get(one.group.type) or self._mention_readers[subject_kind(one.group.subject)]
+            parts.setdefault(read, []).append(one)
         found: dict[Activity, int | None] = {}
         for read, some in parts.items():
             found |= dict(zip(some, await read(some), strict=True))
         return [found[one] for one in activities]
 
-    async def _times_of_posts(self, activities: Sequence[Activity]) -> list[int | None]:
-        posts = await self._posts({_post_id(one.group.subject) for one in activities})
-        latest = {type: await self._latest_by(table, type, activities, posts) for type, table in _BY_ACTORS.items()}
-        return [await self._time(one, posts.get(_post_id(one.group.subject)), latest) for one in activities]
+    async def _reaction_times(self, activities: Sequence[Activity]) -> list[int | None]:
+        posts = await rows_by_id(self._sql, POST, {_post_id(one.group.subject) for one in activities})
+        if not posts:
+            return [None] * len(activities)
+        columns = (REACTION.c.post_id, REACTION.c.username, REACTION.c.created_ms)
+        where = (REACTION.c.post_id.in_(list(posts)), REACTION.c.username.in_({one.actor for one in activities}))
+        rows = await self._sql.fetch_all(select(*columns).where(*where))
+        found = {(posts[row.post_id].username, row.post_id, row.username): int(row.created_ms) for row in rows}
+        return [found.get((one.group.recipient, _post_id(one.group.subject), one.actor)) for one in activities]
 
-    async def _latest_by(
-        self, table: Table, type: str, activities: Sequence[Activity], posts: Collection[int]
-    ) -> dict[tuple[int, str], int]:
-        """Return when each actor last reacted to a post, or commented on it."""
-        actors = {one.actor for one in activities if one.group.type == type}
-        if not actors or not posts:
-            return {}
-        keys = (table.c.post_id, table.c.username)
-        latest = select(*keys, func.max(table.c.created_ms).label("at")).group_by(*keys)
-        where = (table.c.post_id.in_(list(posts)), table.c.username.in_(list(actors)))
-        return {(row.post_id, row.username): int(row.at) for row in await self._sql.fetch_all(latest.where(*where))}
+    async def _mention_times(self, activities: Sequence[Activity]) -> list[int | None]:
+        posts = await rows_by_id(self._sql, POST, {_post_id(one.group.subject) for one in activities})
+        names = {one.group.recipient for one in activities}
+        seen = await seen_challenges(self._sql, names, {post.challenge_id for post in posts.values()})
+        return [await self._mention_time(one, posts.get(_post_id(one.group.subject)), seen) for one in activities]
 
-    async def _time(self, one: Activity, post: Any, latest: Mapping[str, Mapping[tuple[int, str], int]]) -> int | None:
-        if post is None:
+    async def _mention_time(self, one: Activity, post: Any, seen: Set[tuple[str, int]]) -> int | None:
+        recipient = one.group.recipient
+        if post is None or post.username != one.actor or (recipient, post.challenge_id) not in seen:
             return None
-        if one.group.type in latest:
-            return latest[one.group.type].get((post.id, one.actor)) if post.username == one.group.recipient else None
-        is_told = post.username == one.actor and one.group.recipient in await mentioned_users(
-            post.text, self._recipients
-        )
-        return int(post.created_ms) if is_told and await self._can_see(one.group.recipient, post.challenge_id) else None
+        return int(post.created_ms) if recipient in await mentioned_users(post.text, self._recipients) else None
 
     async def latest(
         self, group: GroupName, since_ms: int, until_ms: int | None, uncounted: Set[str]
@@ -163,22 +170,39 @@ class ChallengeNotifications(NotificationSource):
     async def describe(
         self, recipient: str, subjects: Sequence[tuple[str, str]]
     ) -> list[NotificationSubject | Absence]:
-        """Return posts with the beginning of their texts. One statement."""
-        of_members = [subject for _, subject in subjects if subject_kind(subject) == member_notices.KIND]
-        if of_members:
-            found = dict(zip(of_members, await self._members.describe(of_members), strict=True))
-            others = [pair for pair in subjects if pair[1] not in found]
-            found |= dict(zip([each for _, each in others], await self.describe(recipient, others), strict=True))
-            return [found[subject] for _, subject in subjects]
-        posts = await self._posts({_post_id(subject) for _, subject in subjects})
-        return [_described(posts.get(_post_id(subject))) for _, subject in subjects]
+        """Return posts and comments with the beginning of their texts, and challenges with their titles.
+
+        Nine statements at most.
+        """
+        by_kind: dict[str, list[str]] = {}
+        for _, subject in subjects:
+            by_kind.setdefault(subject_kind(subject), []).append(subject)
+        found: dict[str, NotificationSubject | Absence] = {}
+        for kind, some in by_kind.items():
+            if kind == member_notices.KIND:
+                described = await self._members.describe(some)
+            elif kind == comment_notices.KIND:
+                described = await self._comments.describe(recipient, some)
+            else:
+                described = await self._describe_posts(recipient, some)
+            found |= dict(zip(some, described, strict=True))
+        return [found[subject] for _, subject in subjects]
+
+    async def _describe_posts(self, recipient: str, subjects: Sequence[str]) -> list[NotificationSubject | Absence]:
+        posts = await rows_by_id(self._sql, POST, set(map(_post_id, subjects)))
+        seen = await seen_challenges(self._sql, [recipient], {post.challenge_id for post in posts.values()})
+        return [_described(posts.get(_post_id(subject)), recipient, seen) for subject in subjects]
 
     async def activities_by(self, username: str) -> list[Activity]:
         """Return mentions in a user's latest posts, and the latest comments. Reactions have events of a renaming."""
         newest = select(POST).where(POST.c.username == username).order_by(POST.c.id.desc()).limit(SCAN_BATCH)
         found = [one for row in await self._sql.fetch_all(newest) for one in await self._mentions(row)]
-        comments = select(COMMENT).where(COMMENT.c.username == username).order_by(COMMENT.c.id.desc())
-        return found + await self._comments(await self._sql.fetch_all(comments.limit(MAX_ACTORS)))
+        return found + await self._comments.activities_by(username)
+
+    async def roots_of(self, username: str) -> list[str]:
+        """Return a user's latest posts, as roots of the comments on them."""
+        newest = select(POST.c.id).where(POST.c.username == username).order_by(POST.c.id.desc()).limit(MAX_ACTORS)
+        return [f"{comment_notices.KIND}:{row.id}" for row in await self._sql.fetch_all(newest)]
 
     async def all_activities(self, since_ms: int) -> AsyncIterator[Sequence[Activity]]:
         """Yield reactions, comments and posts since a time."""
@@ -190,18 +214,9 @@ class ChallengeNotifications(NotificationSource):
             .limit(SCAN_BATCH)
         ):
             last = rows[-1].id
-            posts = await self._posts({row.post_id for row in rows})
+            posts = await rows_by_id(self._sql, POST, {row.post_id for row in rows})
             groups = {id: GroupName(post.username, "challenge_reaction", _subject(post)) for id, post in posts.items()}
             yield [Activity(groups[row.post_id], row.username) for row in rows if row.post_id in groups]
-        last = 0
-        while rows := await self._sql.fetch_all(
-            select(COMMENT)
-            .where(COMMENT.c.id > last, COMMENT.c.created_ms >= since_ms)
-            .order_by(COMMENT.c.id)
-            .limit(SCAN_BATCH)
-        ):
-            last = rows[-1].id
-            yield await self._comments(rows)
         last = 0
         while rows := await self._sql.fetch_all(
             select(POST).where(POST.c.id > last, POST.c.created_ms >= since_ms).order_by(POST.c.id).limit(SCAN_BATCH)
@@ -209,36 +224,15 @@ class ChallengeNotifications(NotificationSource):
             last = rows[-1].id
             for row in rows:
                 yield await self._mentions(row)
-        for notices in (self._members, self._reminders):
+        for notices in (self._comments, self._members, self._reminders):
             async for found in notices.all_activities(since_ms):
                 yield found
-
-    async def _comments(self, rows: Sequence[Any]) -> list[Activity]:
-        posts = await self._posts({row.post_id for row in rows})
-        return [_comment_activity(posts[row.post_id], row.username, row.id) for row in rows if row.post_id in posts]
 
     async def _mentions(self, row: Any) -> list[Activity]:
         groups = [
             GroupName(name, "mention", _subject(row)) for name in await mentioned_users(row.text, self._recipients)
         ]
         return [Activity(group, row.username) for group in groups]
-
-    async def _can_see(self, username: str, challenge: int) -> bool:
-        """Whether a user sees a challenge: it is public, or the user created it or takes part in it."""
-        joined = and_(MEMBER.c.challenge_id == CHALLENGE.c.id, MEMBER.c.username == username)
-        is_seen = or_(
-            CHALLENGE.c.is_public, CHALLENGE.c.creator == username, select(MEMBER.c.id).where(joined).exists()
-        )
-        return bool(await self._sql.fetch_all(select(CHALLENGE.c.id).where(CHALLENGE.c.id == challenge, is_seen)))
-
-    async def _posts(self, ids: set[int]) -> dict[int, Any]:
-        if not ids:
-            return {}
-        return {row.id: row for row in await self._sql.fetch_all(select(POST).where(POST.c.id.in_(sorted(ids))))}
-
-
-def _comment_activity(post: Any, username: str, comment: int) -> Activity:
-    return Activity(GroupName(post.username, "comment", _subject(post)), username, ref=str(comment))
 
 
 def _subject(row: Any) -> str:
@@ -249,8 +243,10 @@ def _post_id(subject: str) -> int:
     return int(subject.rpartition(":")[2])
 
 
-def _described(row: Any) -> NotificationSubject | Absence:
+def _described(row: Any, recipient: str, seen: Set[tuple[str, int]]) -> NotificationSubject | Absence:
     if row is None:
         return Absence.GONE
+    if (recipient, row.challenge_id) not in seen:  # a former member of a private challenge
+        return NotificationSubject("challenge_post", str(row.id))
     url = f"/app/challenges/posts/{row.id}"
     return NotificationSubject("challenge_post", str(row.id), excerpt(row.text), url)

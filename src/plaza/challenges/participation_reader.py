@@ -35,6 +35,7 @@ class Participation(msgspec.Struct, frozen=True):
     today: int
     totals: Totals = Totals()
     reminder: ChallengeReminder | None = None
+    joined_day: int = 0
 
     @property
     def current_streak(self) -> int:
@@ -60,9 +61,11 @@ class Participations:
         """A user's participation in a challenge. Two queries."""
         days = await self._sql.fetch_all(_DAYS, viewer=actor.name, challenge=challenge)
         member = await self._sql.fetch_all(_MEMBER, viewer=actor.name, challenge=challenge)
-        totals = from_row(member[0]) if member else Totals()
-        reminder = reminder_of(member[0]) if member else None
-        return Participation(bool(member), [day for (day,) in days], day_number(self._clock.now_ms()), totals, reminder)
+        tracked, today = [day for (day,) in days], day_number(self._clock.now_ms())
+        if not member:
+            return Participation(False, tracked, today)
+        (row,) = member
+        return Participation(True, tracked, today, from_row(row), reminder_of(row), row.joined_day)
 
     async def get_joined(self, actor: Actor, challenges: Sequence[int]) -> set[int]:
         """Those of these challenges that a user has joined. One query."""

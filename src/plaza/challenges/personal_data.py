@@ -79,7 +79,9 @@ class ChallengesPersonalData:
                     for r in joined
                 ],
                 "posts": await rows(POST, "id", "challenge_id", "text", "is_break", "created_ms", "edited_ms"),
-                "comments": await rows(COMMENT, "id", "post_id", "challenge_id", "content", "reply_to", "created_ms"),
+                "comments": await rows(
+                    COMMENT, "id", "post_id", "challenge_id", "content", "reply_to", "created_ms", "edited_ms"
+                ),
                 "invitations": await rows(INVITATION, "challenge_id", "inviter", "created_ms"),
                 "edits": await rows(EDIT, "table_name", "row_id", "text", "until_ms"),
                 "reactions": await rows(REACTION, "post_id", "challenge_id", "created_ms"),

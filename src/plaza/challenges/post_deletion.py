@@ -27,7 +27,8 @@ class PostDeletion:
         """Delete posts with their reactions and comments. Returns how many there were. Repeatable."""
         async with self._sql.begin() as tx:
             reactions = await delete_logged(tx, "reaction", REACTION, REACTION.c.post_id.in_(ids))
-            await tx.execute(delete(COMMENT).where(COMMENT.c.post_id.in_(ids)))
+            comments = delete(COMMENT).where(COMMENT.c.post_id.in_(ids)).returning(COMMENT.c.id)
+            await delete_texts(tx, "comment", (await tx.execute(comments)).scalars().all())
             await delete_texts(tx, "post", ids)
             posts = await delete_logged(tx, "post", POST, POST.c.id.in_(ids))
             events = [ChallengePostDeleted(row.challenge_id, row.id, row.username) for row in posts]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Label, Table, bindparam, delete, func, select, update
@@ -34,11 +34,11 @@ from plaza.challenges.queries import (
 from plaza.challenges.tables import COMMENT, DELETE_LOG, INSERT_LOG, POST, REACTION
 from plaza.core.async_engine import AsyncConnection
 from plaza.core.auth import Actor
-from plaza.core.clock import Clock
+from plaza.core.blocks import names_hidden_from
+from plaza.core.domain import BlockLists
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.paging import Page, page_by_position
 from plaza.core.pictures import AvatarAddresses, NoAvatars
-from plaza.core.sql import Sql
 from plaza.core.sql_events import add_events
 from plaza.core.sql_idempotency import insert_once
 from plaza.core.sql_paging import ids_in_table, newest_ids
@@ -61,11 +61,15 @@ class ChallengePosts:
     """Writes and reads posts and reactions."""
 
     def __init__(
-        self, sql: Sql, projections: ChallengeProjections, clock: Clock, avatars: AvatarAddresses | None = None
+        self,
+        projections: ChallengeProjections,
+        blocks: BlockLists | None = None,
+        avatars: AvatarAddresses | None = None,
     ) -> None:
-        self._sql = sql
         self._projections = projections
-        self._clock = clock
+        self._sql = projections.sql
+        self._clock = projections.clock
+        self._blocks = blocks
         self._avatars = avatars or NoAvatars()
         self._deletion = PostDeletion(projections)
 
@@ -116,32 +120,40 @@ class ChallengePosts:
             await read_visible_challenge(self._sql, actor, row.challenge_id)
             raise Forbidden("Only the author of a post and admins can delete it.")
         if not await self._deletion.delete([id]):
-            raise _missing_post(id)
+            raise missing_post(id)
         return DeletedChallengePost(id)
 
     async def page(self, actor: Actor | None, challenge: int, page: Page) -> ChallengePostsPage:
-        """A challenge's posts, newest first."""
+        """A challenge's posts, newest first, without those of users that a block hides."""
         await read_visible_challenge(self._sql, actor, challenge)
         name = f"posts of challenge {challenge}"
         paged = await page_by_position(
-            name, page, ids_in_table(self._sql, name, _OF_CHALLENGE, challenge=challenge), self._read_many
+            name,
+            page,
+            ids_in_table(self._sql, name, _OF_CHALLENGE, challenge=challenge),
+            lambda ids: self._read_many(actor, ids),
         )
         return ChallengePostsPage(paged.items, paged.pagination)
 
     async def read(self, actor: Actor | None, id: int) -> ChallengePost:
-        """A post that the viewer may see. Two queries."""
-        (post,) = await self._read_many([str(id)])
+        """A post that the viewer may see. Two queries, and a round trip for blocks."""
+        (post,) = await self._read_many(actor, [str(id)])
         if post is None:
-            raise _missing_post(id)
+            raise missing_post(id)
         await read_visible_challenge(self._sql, actor, post.challenge_id)
         return post
 
-    async def _read_many(self, ids: Sequence[str]) -> list[ChallengePost | None]:
+    async def _read_many(self, actor: Actor | None, ids: Sequence[str]) -> list[ChallengePost | None]:
         wanted = [int(id) for id in ids]
         rows = await self._sql.fetch_all(_BY_IDS, ids=wanted)
-        avatars = await self._avatars.addresses({row.username for row in rows})
-        found = {row.id: post_from_row(row, avatars) for row in rows}
+        names = {row.username for row in rows}
+        hidden = await self._hidden_from(actor, names)
+        avatars = await self._avatars.addresses(names - hidden)
+        found = {row.id: post_from_row(row, avatars) for row in rows if row.username not in hidden}
         return [found.get(id) for id in wanted]
+
+    async def _hidden_from(self, actor: Actor | None, authors: Collection[str]) -> set[str]:
+        return await names_hidden_from(self._projections.valkey, self._blocks, actor, authors)
 
     async def react(self, actor: Actor, post: int) -> Reaction:
         """React to a post. Repeating it changes nothing."""
@@ -167,6 +179,8 @@ class ChallengePosts:
         row = await read_post(tx, post)
         challenge = await read_challenge(tx, row.challenge_id, actor)
         require_visible(actor, challenge)
+        if await self._hidden_from(actor, [row.username]):
+            raise missing_post(post)
         require_ongoing(challenge, today)
         if row.is_break:
             raise ReactionToBreak("Breaks cannot get reactions.")
@@ -191,11 +205,11 @@ async def read_post(tx: AsyncConnection, id: int, *, lock: bool = False) -> Any:
     statement = select(POST).where(POST.c.id == id)
     row = (await tx.execute(statement.with_for_update() if lock else statement)).one_or_none()
     if row is None:
-        raise _missing_post(id)
+        raise missing_post(id)
     return row
 
 
-def _missing_post(id: int) -> NotFound:
+def missing_post(id: int) -> NotFound:
     return NotFound("This post does not exist.", id=id)
 
 

@@ -31,9 +31,10 @@ _IS_INVITED = (
     .exists()
     .label("is_invited")
 )
-_CHALLENGE = select(CHALLENGE, MEMBERS, _IS_MEMBER, _IS_INVITED).where(
+_CHALLENGE = select(CHALLENGE, _IS_MEMBER, _IS_INVITED).where(
     CHALLENGE.c.id == bindparam("id"), CHALLENGE.c.deleted_ms.is_(None)
 )
+_COUNTED = _CHALLENGE.add_columns(MEMBERS)
 
 
 async def read_challenge(tx: AsyncConnection, id: int, viewer: Actor | None = None, *, lock: bool = False) -> Any:
@@ -45,9 +46,12 @@ async def read_challenge(tx: AsyncConnection, id: int, viewer: Actor | None = No
     return _single((await tx.execute(statement, _parameters(id, viewer))).all(), id)
 
 
-async def read_visible_challenge(sql: Sql, viewer: Actor | None, id: int) -> Any:
-    """A challenge's row if the viewer may see it. Raises NotFound or PrivateChallenge. One query."""
-    row = _single(await sql.fetch_all(_CHALLENGE, **_parameters(id, viewer)), id)
+async def read_visible_challenge(sql: Sql, viewer: Actor | None, id: int, *, counted: bool = False) -> Any:
+    """A challenge's row if the viewer may see it. Raises NotFound or PrivateChallenge. One query.
+
+    If `counted`, with the number of its `members`, which reads all of them.
+    """
+    row = _single(await sql.fetch_all(_COUNTED if counted else _CHALLENGE, **_parameters(id, viewer)), id)
     require_visible(viewer, row)
     return row
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from sqlalchemy import ColumnElement, or_, select, true
 
 from plaza.challenges.tables import INSERT_LOG
@@ -14,8 +14,7 @@ from plaza.challenges.tables import INSERT_LOG
 BATCH = 500
 
 
-@dataclass(frozen=True, slots=True)
-class ReadableRows:
+class ReadableRows(Struct, frozen=True):
     """All rows, or for a run of the daily job the rows up to an id of each table, and newer ones that Plaza has logged.
 
     A newer row that another program inserted may be deleted before any run counts it, and no run would notice.

@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import select
 
-from plaza.challenges.events import ChallengeLeft, ChallengeReminded, ChallengeTracked, ChallengeUntracked
+from plaza.challenges.events import ChallengeReminded, ChallengeTracked, ChallengeUntracked
 from plaza.challenges.model import day_number
 from plaza.challenges.tables import CHALLENGE, MEMBER, TRACKING
 from plaza.core.events import Event
@@ -20,7 +20,7 @@ from plaza.core.sequences import chunks
 from plaza.core.sql import Sql
 
 TYPE: Final = "challenge_reminder"
-EVENTS: Final = (ChallengeReminded, ChallengeTracked, ChallengeUntracked, ChallengeLeft)
+EVENTS: Final = (ChallengeReminded, ChallengeTracked, ChallengeUntracked)
 _EVENT_TYPES: Final = {each.type for each in EVENTS}
 UNTRACKED, STREAK = "@untracked", "@streak"
 
@@ -35,11 +35,9 @@ class ReminderNotices:
         self._sql = sql
 
     async def activities(self, events: Sequence[Event]) -> list[Activity]:
-        """Return the reminders that events send or end; a renamed member keeps one. One statement."""
-        about = [event for event in events if event.type in _EVENT_TYPES and event.origin != "rename"]
-        left = {_member_of(event) for event in about if event.type == ChallengeLeft.type}
-        sent = {member for member, _ in await self._sent({_member_of(event) for event in about})}
-        return [one for member in sorted(left | sent) for one in activities_of(*member)]
+        """Return the reminders that events send or end. One statement."""
+        about = {_member_of(event) for event in events if event.type in _EVENT_TYPES}
+        return [one for member, _ in await self._sent(about) for one in activities_of(*member)]
 
     async def times(self, activities: Sequence[Activity]) -> list[int | None]:
         """Return when members were reminded of days that they have not tracked. Two statements."""

@@ -46,7 +46,7 @@ class ChallengeCommentReports:
         self._comments = comments
 
     async def find(self, viewer: Actor, id: str) -> ReportedThing:
-        comment = await self._comments.read(viewer, _number(id))
+        comment = await self._comments.get(viewer, _number(id))
         url = f"/app/challenges/posts/{comment.post_id}#comment-{id}"
         return ReportedThing(author=comment.username, text=comment.content, url=url)
 

@@ -16,6 +16,7 @@ from plaza.challenges.model import (
     AlreadyTracked,
     Challenge,
     ChallengeComment,
+    ChallengeCommentEdit,
     ChallengeCommentId,
     ChallengeCommentsPage,
     ChallengeEdit,
@@ -146,7 +147,7 @@ async def edit_challenge(actor: Actor, id: ChallengeId, body: ChallengeEdit, cha
     return await challenges.edit(actor, id, body)
 
 
-@route.delete("/challenges/{id}", access=USER)
+@route.delete("/challenges/{id}", access=USER, raises=[PrivateChallenge])
 async def delete_challenge(actor: Actor, id: ChallengeId, deletion: ChallengeDeletion) -> DeletedChallenge:
     """Delete a challenge with its posts (its creator or an admin). Tracked days stay."""
     return await deletion.delete(actor, id)
@@ -291,6 +292,16 @@ async def list_challenge_comments(
 ) -> ChallengeCommentsPage:
     """List the comments on a challenge's post, oldest first."""
     return await comments.page(actor, id, page)
+
+
+@route.patch(
+    "/challenge-comments/{id}", access=USER, raises=[PrivateChallenge], example={"content": "Well done, all of you!"}
+)
+async def edit_challenge_comment(
+    actor: Actor, id: ChallengeCommentId, body: ChallengeCommentEdit, comments: ChallengeComments
+) -> ChallengeComment:
+    """Edit the text of a comment on a challenge's post (its author). The old text is kept."""
+    return await comments.edit(actor, id, body)
 
 
 @route.delete("/challenge-comments/{id}", access=USER, raises=[PrivateChallenge])

@@ -96,13 +96,13 @@ class Challenges:
             created, is_new = await insert_once(self._sql, tx, CHALLENGE, values, operation)
             if is_new:
                 await add_events(tx, STREAM, [ChallengeCreated(created.id, actor.name)], now)
-            row = await read_challenge(tx, created.id)
+            row = (await tx.execute(_BY_IDS, {"ids": [created.id]})).one()
         await self._projections.update_challenges([row.id])
         return challenge_from_row(row)
 
     async def read(self, actor: Actor | None, id: int) -> Challenge:
         """A challenge that the viewer may see. One query."""
-        return challenge_from_row(await read_visible_challenge(self._sql, actor, id))
+        return challenge_from_row(await read_visible_challenge(self._sql, actor, id, counted=True))
 
     async def edit(self, actor: Actor, id: int, edit: ChallengeEdit) -> Challenge:
         """Change a challenge (its creator); what it was before is kept. Its members are told.

@@ -99,12 +99,13 @@ MEMBER = Table(
     Column("reminded_ms", BigInteger),
     UniqueConstraint("challenge_id", "username"),
     Index(None, "username"),
-    Index(None, "challenge_id", "days"),
-    Index(None, "challenge_id", "amount_thousandths"),
-    Index(None, "challenge_id", "streak"),
     Index(None, "reminder_due_ms"),
     sqlite_autoincrement=True,
 )
+# The orders of leaderboards. The first also has what their totals add up, the last what a current streak depends on.
+Index("ix_member_days", MEMBER.c.challenge_id, MEMBER.c.days.desc(), MEMBER.c.id, MEMBER.c.amount_thousandths)
+Index("ix_member_amount", MEMBER.c.challenge_id, MEMBER.c.amount_thousandths.desc(), MEMBER.c.id)
+Index("ix_member_streak", MEMBER.c.challenge_id, MEMBER.c.streak.desc(), MEMBER.c.id, MEMBER.c.last_day)
 POST = Table(
     "post",
     METADATA,
@@ -147,6 +148,7 @@ COMMENT = Table(
     Column("content", Text, nullable=False),
     Column("reply_to", BigInteger),  # the id of an earlier comment on the post; that one may be deleted
     Column("created_ms", BigInteger, nullable=False),
+    Column("edited_ms", BigInteger),
     Column("operation", String(64), unique=True),
     Index(None, "post_id", "id"),
     Index(None, "challenge_id"),
@@ -178,12 +180,12 @@ INVITATION = Table(
     Index(None, "inviter"),
     sqlite_autoincrement=True,
 )
-# What a post or a challenge was before each edit.
+# What a post, a comment or a challenge was before each edit.
 EDIT = Table(
     "challenge_edit",
     METADATA,
     _id(),
-    Column("table_name", String(10), nullable=False),  # as in `db_len`
+    Column("table_name", String(10), nullable=False),  # as in `db_len`; "comment" for a comment
     Column("row_id", BigInteger, nullable=False),
     Column("username", String(30), nullable=False),  # of the author
     Column("text", Text, nullable=False),  # of a challenge: its title, duration and unit as JSON

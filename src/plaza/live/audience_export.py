@@ -6,10 +6,9 @@ Rows are read in pages and sent as they are read, so memory is bounded.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from msgspec import convert, json
+from msgspec import Struct, convert, json
 
 from plaza.core import csv_text, parquet
 from plaza.core.csv_text import iso_time, to_csv, without_formula
@@ -52,8 +51,7 @@ RECORD_COLUMNS: Final = (
 Row = Sequence[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class TimeRange:
+class TimeRange(Struct, frozen=True):
     """From and to in Unix milliseconds, both included; None for no limit."""
 
     from_ms: int | None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from plaza.core.functions import Functions
 from plaza.live.history import AudienceTotals
 
 
-@dataclass(frozen=True, slots=True)
-class CurrentAudience:
+class CurrentAudience(Struct, frozen=True):
     """The figures in an audience's own keys."""
 
     totals: AudienceTotals  # `born_at` is 0 if the keys do not exist

@@ -10,10 +10,9 @@ starts counting at zero, and its figures are those of all its lives together.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from msgspec import DecodeError, json
+from msgspec import DecodeError, Struct, json
 from sqlalchemy import Column, Select, and_, case, delete, distinct, func, literal, select, tuple_
 
 from plaza.core.sql import Sql
@@ -30,8 +29,7 @@ _VIEWINGS_LOCK = "live viewings"
 MAX_RECORDS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class ViewingSession:
+class ViewingSession(Struct, frozen=True):
     """One viewing session."""
 
     session: str
@@ -42,8 +40,7 @@ class ViewingSession:
     under_way: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AudienceTotals:
+class AudienceTotals(Struct, frozen=True):
     """The totals of one life of an audience."""
 
     born_at: int
@@ -210,7 +207,7 @@ class AudienceHistory:
     async def get_lives(self, event: str) -> dict[str, list[AudienceTotals]]:
         """Return the totals of every life of an event (session empty) and of its sessions."""
         found: dict[str, list[AudienceTotals]] = {}
-        columns = (TOTALS.c.session, *(TOTALS.c[name] for name in AudienceTotals.__dataclass_fields__))
+        columns = (TOTALS.c.session, *(TOTALS.c[name] for name in AudienceTotals.__struct_fields__))
         for row in await self._sql.fetch_all(select(*columns).where(TOTALS.c.event == event)):
             session, *totals = tuple(row)
             found.setdefault(session, []).append(AudienceTotals(*totals))

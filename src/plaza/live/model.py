@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
 from plaza.core.errors import NEVER_MISSING, Conflict, Forbidden, TooFast, TooLarge
+from plaza.core.text_patterns import PLAIN_LINE, PLAIN_TEXT
 from plaza.core.validation_messages import described_pattern
 
 # The default window is 65 s: two missed heartbeats and 5 s of grace, so a short network loss does not end a viewing
@@ -150,11 +150,13 @@ class LeaveRequest(Struct, forbid_unknown_fields=True):
 class EventDeclaration(Struct, forbid_unknown_fields=True):
     """An event as an admin declares it. What is missing stays as it is."""
 
-    title: Annotated[str, Meta(max_length=500)] | None = None
+    title: Annotated[str, Meta(max_length=500, pattern=PLAIN_LINE)] | None = None
     sessions: Annotated[list[SessionId], Meta(max_length=MAX_SESSIONS)] = []
     groups: Annotated[list[Id], Meta(max_length=MAX_CLAIMED_GROUPS, description="Groups that viewers can claim.")] = []
     starts_at: Annotated[UnixMs, Meta(description="When it starts, Unix milliseconds.")] | None = None
-    description: Annotated[str, Meta(max_length=5_000, description="What viewers can expect.")] | None = None
+    description: (
+        Annotated[str, Meta(max_length=5_000, pattern=PLAIN_TEXT, description="What viewers can expect.")] | None
+    ) = None
 
 
 class HeartbeatResult(Struct):
@@ -195,8 +197,7 @@ class AudienceStatistics(Struct, rename="camel"):
     count_by_viewing_country: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Viewer:
+class Viewer(Struct, frozen=True):
     """The sender of a heartbeat."""
 
     name: str

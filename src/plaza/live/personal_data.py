@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from plaza.core.functions import Functions
 from plaza.core.sequences import chunks
@@ -30,7 +31,7 @@ class LivePersonalData:
         self._viewing_sessions = viewing_sessions
 
     async def export(self, username: str) -> dict[str, Any]:
-        """Return every viewing session in SQL, and when the user was last seen at events that still have raw keys."""
+        """Return every viewing session in SQL, and what events that still have raw keys say about the user."""
         recorded = [
             {
                 "event": event,
@@ -46,8 +47,28 @@ class LivePersonalData:
         scores = await self._valkey.batch([("ZSCORE", name, username) for name in names])
         # Leaving lowers the heartbeat; the real time is in the other key.
         last_seen = [_last_seen(left, beat) for left, beat in zip(scores[::2], scores[1::2], strict=True)]
-        recent = [{"event": event, "last_seen": at} for event, at in zip(events, last_seen, strict=True) if at]
+        recent = [
+            {"event": event, "last_seen": at, **await self._export_audience(event, username)}
+            for event, at in zip(events, last_seen, strict=True)
+            if at
+        ]
         return {"viewing_sessions": recorded, "recent_events": recent}
+
+    async def _export_audience(self, event: str, username: str) -> dict[str, Any]:
+        """Return where the user has watched an event, and the country and groups it was counted for."""
+        watched = []
+        for places in chunks(await self._valkey.call("HKEYS", keys.EVENT_ROOMS(event)), BATCH_SIZE):
+            ids = [keys.split_place(place) for place in places]
+            names = [name for session, location in ids for name in keys.viewing_keys(event, session, location)]
+            scores = await self._valkey.batch([("ZSCORE", name, username) for name in names])
+            watched += [
+                {"session": session or None, "location": location, "joined": to_ms(start), "last_heartbeat": to_ms(end)}
+                for (session, location), start, end in zip(ids, scores[::2], scores[1::2], strict=True)
+                if start is not None
+            ]
+        entry = await self._valkey.call("HGET", keys.EVENT_VIEWERS(event), username) or ""
+        country, *groups = entry.partition("\n")[0][1:].split("#")  # after the sign that says whether it counts now
+        return {"country": country or None, "groups": groups, "places": watched}
 
     async def delete(self, username: str) -> None:
         """Delete a user everywhere, event by event. After an interruption, call it again."""

@@ -38,13 +38,13 @@ class RetentionMinute(Struct):
     """One minute after each viewer's first heartbeat.
 
     `observed` viewers joined at least so long ago or have gone; `watching` of them were watching then. In that minute
-    `dropped` viewers left and did not come back, and `rejoined` came back.
+    `dropped` viewers left and did not come back, and `rejoined` came back. `share` is None if none was observed.
     """
 
     minute: int
     observed: int
     watching: int
-    share: float
+    share: float | None
     dropped: int
     rejoined: int
 
@@ -67,7 +67,7 @@ class ComparedAudience(Struct):
     logins: int
     rejoined_viewers: int
     minutes: ViewingStats
-    retention: dict[str, float]
+    retention: dict[str, float | None]
 
 
 class SessionComparison(Struct):
@@ -118,7 +118,7 @@ class WatchTimes:
         for minute in range(last_minute + 1):
             still += watching[minute]
             there += observed[minute]
-            share = round(still / there, 4) if there else 0.0
+            share = round(still / there, 4) if there else None
             minutes.append(RetentionMinute(minute, there, still, share, dropped[minute], rejoined[minute]))
         return RetentionCurve(viewers, rejoined_viewers, minutes)
 

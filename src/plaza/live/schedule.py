@@ -1,4 +1,4 @@
-"""The list of events with their viewers: declared ones for everyone, others that have viewers for admins."""
+"""The list of events with their viewers: declared ones for everyone, others for admins."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class EventSchedule:
         return _by_viewers([event for event in await self._latest_events() if event.declared])
 
     async def list_undeclared(self) -> list[ScheduledEvent]:
-        """Return the events that have viewers but were not declared, the most viewers first. Two round trips."""
-        return _by_viewers([event for event in await self._latest_events() if not event.declared and event.watching])
+        """Return the events that were not declared, the most viewers first, then the latest. Two round trips."""
+        return _by_viewers([event for event in await self._latest_events() if not event.declared])
 
     async def get_event(self, event: str) -> ScheduledEvent | None:
         """Return a declared event; None if the event is not declared. One round trip."""
@@ -71,4 +71,4 @@ class EventSchedule:
 
 
 def _by_viewers(events: list[ScheduledEvent]) -> list[ScheduledEvent]:
-    return sorted(events, key=lambda event: -event.watching)[:MAX_EVENTS_SHOWN]
+    return sorted(events, key=lambda event: (-event.watching, event.starts_at or 0))[:MAX_EVENTS_SHOWN]

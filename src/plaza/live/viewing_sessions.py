@@ -8,7 +8,8 @@ viewing sessions too; those that Plaza has not recorded are read with the first.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
@@ -22,8 +23,7 @@ from plaza.live.other_services import count_unreadable, to_ms
 PAGE_SIZE = 500
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedViewing:
+class FinishedViewing(Struct, frozen=True):
     """A viewing session that has ended and waits for the worker: its member in `EVENT_FINISHED` and its content."""
 
     member: str

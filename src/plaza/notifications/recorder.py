@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from plaza.core.events import Event
 from plaza.core.functions import Functions
@@ -64,6 +65,8 @@ class Recorder:
         told = [event for event in events if event.origin != IMPORT]
         await self._end(await source.ended(events))
         await self.refresh(source, await source.activities(told))
+        for name in source.rechecked(told):
+            await self.recheck(name, source)
         for event in told:
             if event.type == RENAMED:
                 await self._rename(event.data["old"], event.data["new"])
@@ -108,11 +111,12 @@ class Recorder:
                     await self._run("record", group, new)
         await self.recheck(new)
 
-    async def recheck(self, username: str) -> int:
-        """Compare all groups of a user with the source data. Returns how many actors were wrong."""
+    async def recheck(self, username: str, source: NotificationSource | None = None) -> int:
+        """Compare all groups of a user (of a source) with the source data. Returns how many actors were wrong."""
         wrong = 0
         for id in await self._functions.valkey.call("ZRANGE", NOTIFICATIONS(username), 0, -1):
-            wrong += await self.recheck_group(username, id)
+            if source in (None, self.source_of(group_of(username, id).subject)):
+                wrong += await self.recheck_group(username, id)
         return wrong
 
     async def recheck_group(self, username: str, id: str) -> int:

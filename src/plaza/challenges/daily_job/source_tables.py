@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec import Struct
 from sqlalchemy import Select, func, select, text
 
 from plaza.challenges.keys import COUNTS, DB_CURSOR, DB_LEN, RS_PARAM
@@ -22,8 +22,7 @@ from plaza.core.valkey import Valkey
 _NUMBER: Final = re.compile("[0-9]{1,18}")
 
 
-@dataclass(frozen=True, slots=True)
-class JobState:
+class JobState(Struct, frozen=True):
     """What the last run of the daily job left in Valkey."""
 
     params: Mapping[str, str]
@@ -65,8 +64,7 @@ def _parse_number(text: str | None) -> int | None:
     return int(text) if text and _NUMBER.fullmatch(text) else None
 
 
-@dataclass(frozen=True, slots=True)
-class TableState:
+class TableState(Struct, frozen=True):
     """The SQL tables when a run begins."""
 
     ceilings: Mapping[str, int]

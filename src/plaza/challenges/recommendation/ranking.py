@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, cycle, islice
 from typing import Any, Final, NamedTuple, TypeVar
+
+from msgspec import Struct, field
 
 from plaza.challenges.model import CATEGORIES, CATEGORY_NAMES
 
@@ -63,8 +64,7 @@ class OwnChallenge(NamedTuple):
     action: str  # "reacted in" or "joined"
 
 
-@dataclass(frozen=True, slots=True)
-class ViewerProfile:
+class ViewerProfile(Struct, frozen=True):
     """What is known about a viewer."""
 
     days: Sequence[int]  # by category

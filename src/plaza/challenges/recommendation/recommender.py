@@ -141,7 +141,7 @@ class Recommender:
         One round trip, one more if a post is shown for the first time today, and one for avatars that are not cached.
         """
         today = self._projections.today()
-        profile = await self._read_profile(actor.name, today, await self._own_challenges(actor.name, today))
+        profile = await self._read_profile(actor, today, await self._own_challenges(actor.name, today))
         posts = await self._candidates.get(profile.pool | await self._newest(actor.name, profile), today)
         selector = CandidateSelector(posts, profile, lambda post: self._can_be_shown(post, today, profile))
         chosen = await self._choose(selector, actor.name, today, profile, limit)
@@ -171,9 +171,10 @@ class Recommender:
                 avatars = await self._avatars.addresses({row.username for row, _ in first})
                 return [Recommended(post_from_row(row, avatars), selector.reason(source, row)) for row, source in first]
 
-    async def _read_profile(self, name: str, today: int, own: Sequence[OwnChallenge]) -> ViewerProfile:
+    async def _read_profile(self, actor: Actor, today: int, own: Sequence[OwnChallenge]) -> ViewerProfile:
         """The profile of a viewer who takes part in these challenges. One round trip: two batches in parallel."""
-        hiding = [] if self._blocks is None else self._blocks.block_list_keys(name)
+        name = actor.name
+        hiding = [] if self._blocks is None else self._blocks.block_list_keys(actor)
         commands: list[list[Arg]] = [
             ["HGET", USER_CONTRIBUTION(), name],
             ["ZMSCORE", CLGS_PREFERENCE(name), *([challenge.id for challenge in own] or [0])],

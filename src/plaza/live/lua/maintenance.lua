@@ -268,14 +268,28 @@ command('delete_session', function(keys, args)
   return 1
 end)
 
--- delete_group: remove a group from an audience, and from the classes of a batch of viewers.
+-- Removes a group from the statistics member of a viewer: what it says would be counted again.
+local function delete_group_in_details(a, user, group)
+  local beat = score_ms(a.heartbeat, user)
+  local details = beat and find_details(a, user, beat)
+  local parts = details and split(details, '#') or {}
+  local position = index_of({unpack(parts, 3, #parts - 1)}, group)
+  if not position then return end
+  table.remove(parts, position + 2)
+  if #parts == 3 then table.insert(parts, 3, '') end -- no group: an empty part
+  local score = redis.call('ZSCORE', a.statistics, user .. details)
+  redis.call('ZREM', a.statistics, user .. details)
+  redis.call('ZADD', a.statistics, score, user .. table.concat(parts, '#'))
+end
+
+-- delete_group: remove a group from an audience, and from the classes and the statistics members of a batch of viewers.
 -- KEYS the audience's 9   ARGV group, cursor, batch   Reply {1 if it existed, next cursor ('0' at the end)}
 command('delete_group', function(keys, args)
   local a, group = read_audience(keys, 1), args[1]
   local existed = redis.call('HDEL', a.group_names, group)
   local cursor, found = unpack(redis.call('HSCAN', a.viewers, args[2], 'COUNT', args[3]))
   for i = 1, #found, 2 do
-    local entry = found[i + 1]
+    local user, entry = found[i], found[i + 1]
     local counted, class = parse_entry(entry)
     local groups = split(class, '#')
     local country, position = table.remove(groups, 1), index_of(groups, group)
@@ -283,7 +297,8 @@ command('delete_group', function(keys, args)
       table.remove(groups, position)
       local new = class_of(country, groups)
       if counted then recount(a, class, new) end
-      redis.call('HSET', a.viewers, found[i], string.sub(entry, 1, 1) .. new .. (string.match(entry, '\n.*') or ''))
+      redis.call('HSET', a.viewers, user, string.sub(entry, 1, 1) .. new .. (string.match(entry, '\n.*') or ''))
+      delete_group_in_details(a, user, group)
     end
   end
   return {existed, cursor}
