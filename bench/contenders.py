@@ -14,8 +14,8 @@ import psutil
 import uvloop
 
 from bench.community import API_KEY, SECRET, BenchCommunity, copy_keys
-from bench.load import cpu_seconds, listening, load
-from bench.paths import BOOK, CONNECTIONS, FASTAPI, NODE, NODE_FRESH, NODE_TUNED, PLAZA, RequestPath
+from bench.load import cpu_seconds, fetch, listening, load, request
+from bench.paths import BARE, BOOK, CONNECTIONS, FASTAPI, NODE, NODE_FRESH, NODE_TUNED, PLAZA, RequestPath
 from tests.servers import Server, running_server
 
 NODE_SERVICE = ("node", str(Path(__file__).parent / "peers/node/social.js"))
@@ -79,6 +79,13 @@ class Contender:
     def send(self, requests: list[bytes], expect: bytes) -> None:
         uvloop.run(load(self.port, requests, expect, len(requests), CONNECTIONS))
 
+    def imitate(self, other: Contender, path: RequestPath, round: int) -> None:
+        """Let the bare server give the response of another service to a request of this path."""
+        response = fetch(other.port, path.requests(round, other.prefix)[0])
+        # What exists already is refused: with the wanted status, in about the same size.
+        response = path.expect + response[len(path.expect) :]
+        fetch(self.port, request("PUT", "/response", response))
+
 
 @contextmanager
 def contenders(community: BenchCommunity, names: set[str]) -> Iterator[dict[str, Contender]]:
@@ -89,14 +96,16 @@ def contenders(community: BenchCommunity, names: set[str]) -> Iterator[dict[str,
         community.fill(found[PLAZA].port, settings_of(Path(data), found[PLAZA].valkey))
         found[PLAZA].settle()
         for name, command, settings in (
+            (BARE, (sys.executable, "-m", "bench.peers.bare_server"), {}),
             (NODE, NODE_SERVICE, {"CACHE_SECONDS": "30"}),
             (NODE_FRESH, NODE_SERVICE, {"CACHE_SECONDS": "0"}),
             (NODE_TUNED, NODE_SERVICE, {"CACHE_SECONDS": "0", "TUNED": "1"}),
             (FASTAPI, (sys.executable, "-m", "bench.peers.fastapi_server"), {}),
         ):
-            if name in names or (name == FASTAPI and BOOK in names):
+            if name in names or name == BARE or (name == FASTAPI and BOOK in names):
                 valkey = stack.enter_context(running_server())
-                copy_keys(found[PLAZA].valkey.port, valkey.port)
+                if name != BARE:
+                    copy_keys(found[PLAZA].valkey.port, valkey.port)
                 settings |= {"REDIS_URL": f"redis://127.0.0.1:{valkey.port}", "JWT_SECRET": SECRET}
                 running = stack.enter_context(listening(command, NODE_ENV="production", **settings))
                 found[name] = Contender(name, *running, valkey)

@@ -28,7 +28,8 @@ from bench.page import markdown_table, store_section
 from bench.paths import CONNECTIONS, PLAZA, RequestPath, path_groups
 from tests.servers import Server, running_server
 
-REQUESTS, ROUNDS = 1_280, 3  # per path and round
+REQUESTS, ROUNDS = 640, 3  # per path and round
+SETTLE_SECONDS = 5.0  # at most, after each round of writes: jobs that are not done then are part of the next round
 MAX_TIMES_MEDIAN, MAX_HOLD_MS = 5.0, 2.0
 SLOW_LOG_US = 500
 
@@ -78,7 +79,7 @@ def capacity(plaza: Contender, path: RequestPath, round: int) -> float:
     seconds = time.perf_counter() - began
     if path.writes:
         before = sum(plaza.cpu_seconds())
-        plaza.settle()
+        plaza.settle(SETTLE_SECONDS)
         job_seconds = sum(plaza.cpu_seconds()) - before
     return len(requests) / (seconds + job_seconds)
 
@@ -115,10 +116,11 @@ async def at_rate(port: int, requests: Sequence[bytes], expect: bytes, per_secon
 def measure_waits(plaza: Contender, group: list[PathLatency]) -> None:
     for each in group:
         plaza.send(each.path.requests(0, ""), each.path.expect)  # warm-up
-        plaza.settle()
+        plaza.settle(SETTLE_SECONDS)
     for each in group:
         _prepare(plaza, each.path)
         each.per_second = capacity(plaza, each.path, 1) / 2
+        print(f"{each.path.name}: {each.per_second:.0f} requests/s", file=sys.stderr, flush=True)
     for round in range(2, 2 + ROUNDS):
         for each in group:
             _prepare(plaza, each.path)
@@ -159,7 +161,7 @@ def _at_half_capacity(plaza: Contender, each: PathLatency, round: int) -> list[f
     requests = each.path.requests(round, "")
     waits = uvloop.run(at_rate(plaza.port, requests, each.path.expect, each.per_second))
     if each.path.writes:
-        plaza.settle()
+        plaza.settle(SETTLE_SECONDS)
     return waits
 
 
@@ -187,13 +189,15 @@ def main(arguments: Sequence[str] = ()) -> None:
         data, log = Path(folder) / "data", Path(folder) / "holds.jsonl"
         with serving_plaza(data, valkey) as plaza:
             community.fill(plaza.port, settings_of(data, valkey))
-            plaza.settle()
+            plaza.settle(SETTLE_SECONDS)
             for group in groups:
                 measure_waits(plaza, group)
         with monitored_plaza(data, valkey, log) as plaza:
-            plaza.settle()
+            plaza.settle(SETTLE_SECONDS)
             for group in groups:
                 measure_holds(plaza, log, group)
+                for each in group:
+                    print(" | ".join(each.cells()), file=sys.stderr, flush=True)
     rows = [each.cells() for group in groups for each in group]
     print(markdown_table(HEAD, rows))
     if options.store:

@@ -83,6 +83,19 @@ def request(method: str, path: str, body: bytes, *headers: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
+def fetch(port: int, request: bytes) -> bytes:
+    """Send one request and return the response, headers included. It must have a length."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(request)
+        received = b""
+        while True:
+            received += connection.recv(65_536)
+            head, _, body = received.partition(b"\r\n\r\n")
+            length = head.lower().partition(b"\r\ncontent-length: ")[2].partition(b"\r\n")[0]
+            if length and len(body) >= int(length):
+                return received
+
+
 async def load(port: int, request: Requests, expect: bytes, requests: int, connections: int = 64) -> None:
     """Send one request repeatedly, or several in turn, distributed over the connections."""
     turn = itertools.cycle([request] if isinstance(request, bytes) else request)

@@ -1,4 +1,4 @@
-"""docs/performance.md shows the stored run of several benchmarks, each between two markers."""
+"""Pages of docs/ that show the stored run of a benchmark, each between two markers."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Check:
         return "met" if self.met else "not met"
 
 
-def store_section(name: str, markdown: str) -> None:
-    """Replace what the page shows of this benchmark."""
+def store_section(name: str, markdown: str, page: Path = PAGE) -> None:
+    """Replace what a page shows of this benchmark."""
     begin, end = f"<!-- {name}: written by `python -m bench {name} --store` -->\n", f"<!-- end of {name} -->\n"
-    before, marker, rest = PAGE.read_text().partition(begin)
+    before, marker, rest = page.read_text().partition(begin)
     _, end_marker, after = rest.partition(end)
     assert marker, begin
     assert end_marker, end
     date = time.strftime("%Y-%m-%d", time.gmtime())
-    PAGE.write_text(f"{before}{begin}{date}, load average before the run {LOAD_BEFORE:.1f}:\n\n{markdown}{end}{after}")
+    page.write_text(f"{before}{begin}{date}, load average before the run {LOAD_BEFORE:.1f}:\n\n{markdown}{end}{after}")
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -16,6 +16,7 @@ from bench.load import request
 CONNECTIONS: Final = 32
 VIEWERS: Final = 1_000  # of the event that heartbeats belong to
 PLAZA, FASTAPI, BOOK = "Plaza", "FastAPI", "book"
+BARE: Final = "floor"  # a server that only writes Plaza's responses
 NODE, NODE_FRESH, NODE_TUNED = "Node, 30 s old", "Node, fresh", "Node, tuned"
 NODES: Final = (NODE, NODE_FRESH, NODE_TUNED)
 SOCIAL: Final = (*NODES, FASTAPI)
@@ -134,7 +135,8 @@ class SocialRequests(RequestMaker):
             [RequestPath("hashtag", self.each("/feed/hashtag/river"), NODES, fresh, cacheable=True)],
             [RequestPath("hashtag, ranked", self.each("/feed/hashtag/river/ranked"), NODES, fresh, cacheable=True)],
             [RequestPath("top models", self.each("/search/models/top?limit=5"), NODES, fresh, cacheable=True)],
-            [RequestPath("profile", self.anonymous("/users/u{n}", 1, self.community.users), NODES, fresh)],
+            [RequestPath("profile, signed in", self.each("/users/u1"), NODES, fresh)],
+            [RequestPath("profile, anonymous", self.anonymous("/users/u{n}", 1, self.community.users), NODES)],
             [RequestPath("post by id", self.single_posts, NODES, of_five)],
             [RequestPath("proxy HGETALL", self.each("/", "POST", own_hash), NODES, of_five)],
         ]

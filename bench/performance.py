@@ -17,7 +17,7 @@ from statistics import median
 from bench.community import BenchCommunity
 from bench.contenders import Contender, PathCost, contenders
 from bench.growth import COLD_GROUP, GROWTH, check_cold_group, check_growth
-from bench.paths import FASTAPI, PLAZA, RequestPath, path_groups
+from bench.paths import BARE, FASTAPI, PLAZA, RequestPath, path_groups
 from bench.report import PathReport, Row
 
 REQUESTS, ROUNDS = 1_280, 3
@@ -29,12 +29,14 @@ def measure_group(group: list[RequestPath], running: dict[str, Contender], round
     """Measure the paths of a group in turns. The first round warms up."""
     costs: dict[tuple[str, str], list[PathCost]] = {}
     for round in range(rounds + 1):
-        for name in (PLAZA, *group[0].peers):
+        for name in (PLAZA, BARE, *group[0].peers):
             for path in group:
+                if name == BARE:
+                    running[BARE].imitate(running[PLAZA], path, round)
                 cost = running[name].measure(path, round)
                 if round:
                     costs.setdefault((path.name, name), []).append(cost)
-    return [_row(path, {name: costs[path.name, name] for name in (PLAZA, *path.peers)}) for path in group]
+    return [_row(path, {name: costs[path.name, name] for name in (PLAZA, BARE, *path.peers)}) for path in group]
 
 
 def _row(path: RequestPath, costs: dict[str, list[PathCost]]) -> Row:
@@ -46,7 +48,7 @@ def _row(path: RequestPath, costs: dict[str, list[PathCost]]) -> Row:
     ratios = {
         name: median(theirs.total / mine.total for theirs, mine in zip(each, own, strict=True))
         for name, each in costs.items()
-        if name != PLAZA
+        if name not in (PLAZA, BARE)
     }
     return Row(path.name, medians, ratios, dict(path.goals), path.writes)
 

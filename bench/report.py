@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.contenders import PathCost
 from bench.page import LOAD_BEFORE, ROOT, Check, markdown_table, store_section
-from bench.paths import BOOK, FASTAPI, NODE, NODE_FRESH, NODE_TUNED, PLAZA
+from bench.paths import BARE, BOOK, FASTAPI, NODE, NODE_FRESH, NODE_TUNED, PLAZA
 from bench.ratio_plot import RatioPlot
 
 PEERS = (NODE, NODE_FRESH, NODE_TUNED, FASTAPI, BOOK)
@@ -43,14 +43,14 @@ class PathReport:
 
     def begin(self) -> None:
         print("CPU per request of service + Valkey in µs; × is a peer's total divided by Plaza's")
-        print(
-            "later: what Plaza's jobs spend afterwards; since: Plaza's share of its peers' CPU ÷ that of the stored run"
-        )
-        print(f"{'':27}{PLAZA:>10}{'later':>6}" + "".join(f"{name:>17}" for name in PEERS) + f"{'since':>7}  goal")
+        print("later: what Plaza's jobs spend afterwards; floor: a bare server that writes the same responses")
+        print("since: Plaza's share of its peers' CPU ÷ that of the stored run")
+        peers = "".join(f"{name:>17}" for name in PEERS)
+        print(f"{'':27}{PLAZA:>10}{'later':>6}{BARE:>6}{peers}{'since':>7}  goal")
 
     def add(self, row: Row) -> None:
         self._rows.append(row)
-        line = f"{row.name:27}{_sum(row.costs[PLAZA]):>10}{row.costs[PLAZA].later:6.0f}"
+        line = f"{row.name:27}{_sum(row.costs[PLAZA]):>10}{row.costs[PLAZA].later:6.0f}{row.costs[BARE].service:6.0f}"
         for name in PEERS:
             cell = f"{_sum(row.costs[name])}{row.ratios[name]:6.1f} ×" if name in row.costs else ""
             line += f"{cell:>17}"
@@ -101,7 +101,7 @@ class PathReport:
 
     def _markdown(self) -> str:
         table = markdown_table(
-            ["path", f"{PLAZA}, µs", "later", *PEERS, "goal", ""],
+            ["path", f"{PLAZA}, µs", "later", BARE, *PEERS, "goal", ""],
             [self._markdown_row(row) for row in self._rows],
         )
         checks = [[each.name, each.figures, each.goal, each.verdict] for each in self._checks]
@@ -109,10 +109,12 @@ class PathReport:
         return size + table + "\n" + markdown_table(["", "measured", "goal", ""], checks)
 
     def _markdown_row(self, row: Row) -> list[str]:
-        own, later = row.costs[PLAZA], f"{row.costs[PLAZA].later:.0f}" if row.writes else ""
+        own, floor = row.costs[PLAZA], f"{row.costs[BARE].service:.0f}"
+        later = f"{own.later:.0f}" if row.writes else ""
         peers = [f"{_sum(row.costs[n])}, **{row.ratios[n]:.1f} ×**" if n in row.costs else "" for n in PEERS]
         goals = ", ".join(f"{goal:g} × {name}" for name, goal in row.goals.items())
-        return [row.name, _sum(own), later, *peers, goals, "" if not goals else "met" if row.met() else "not met"]
+        verdict = "" if not goals else "met" if row.met() else "not met"
+        return [row.name, _sum(own), later, floor, *peers, goals, verdict]
 
 
 def _sum(cost: PathCost) -> str:

@@ -3,7 +3,7 @@
 The same requests as in `bench.soak` go in turns to services on one Valkey, with one and with two API processes, and on
 clusters of three and six primaries. CPU counts, not wall time. Timers run meanwhile; the last column is what they cost
 per request if they cost as much as in an idle service. On the largest cluster Valkey then says which slots cost most,
-so the hot keys are known.
+so the hot keys are known. Capacity and the arithmetic of docs/scaling.md follow from the same run.
 
     python -m bench scaling [--store]
 """
@@ -21,18 +21,22 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from uuid import uuid4
 
 import httpx
 import psutil
 import uvloop
 
+from bench.capacity import capacity, communities
 from bench.load import cpu_seconds
-from bench.page import Check, markdown_table, store_section
+from bench.page import ROOT, Check, markdown_table, store_section
 from bench.soak import MixedLoad
 from tests.processes import ServerProcess
 from tests.servers import Cluster, Server, running_cluster, running_server
 
 REQUESTS = int(os.environ.get("BENCH_SCALING_REQUESTS", "1200"))  # per round
+SCALING_PAGE = ROOT / "docs/scaling.md"
+FEED_MEMBERS = 500_000
 ROUNDS, CALLERS, IDLE_SECONDS, HOT_SLOTS = 3, 16, 8.0, 8
 ONE, TWO_WORKERS, THREE, SIX = (
     "1 primary, 1 API process",
@@ -178,17 +182,32 @@ async def measure(*, store: bool) -> None:
         table += "\n" + markdown_table(
             ("", f"beside {ONE}", "goal", ""), [[each.name, each.figures, each.goal, each.verdict] for each in checks]
         )
+        table += _consequences(installations, _feed_member_bytes(one))
+        slots = [[f"`{key}`", f"{share:.1%}"] for share, key in hot_slots(six)]
+        table += "\nThe slots of six primaries that cost most, each with one of its keys:\n\n"
+        table += markdown_table(("key", "of Valkey's CPU"), slots)
         print(table)
         if store:
-            store_section("scaling", table)
-        print("The slots of six primaries that cost most, each with one of its keys:")
-        for share, key in hot_slots(six):
-            print(f"  {share:6.1%}  {key}")
+            store_section("scaling", table, SCALING_PAGE)
+
+
+def _consequences(installations: Sequence[Installation], feed_member_bytes: float) -> str:
+    costs = {each.name: (median(each.service_us), median(each.valkey_us)) for each in installations}
+    text = "\nRequests per second of this load, at these costs:\n\n" + capacity(costs)
+    return text + "\nThe communities below, on a cluster of six:\n\n" + communities(*costs[SIX], feed_member_bytes)
+
+
+def _feed_member_bytes(server: Server) -> float:
+    """What a post takes in a large feed: a UUID in a sorted set."""
+    with server.redis_client() as client:
+        for first in range(0, FEED_MEMBERS, 10_000):
+            client.zadd("bench:feed", {str(uuid4()): time.time_ns() // 10**6 + n for n in range(first, first + 10_000)})
+        return int(client.memory_usage("bench:feed", samples=0) or 0) / FEED_MEMBERS
 
 
 def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench scaling")
-    parser.add_argument("--store", action="store_true", help="show this run in docs/performance.md")
+    parser.add_argument("--store", action="store_true", help="show this run in docs/scaling.md")
     uvloop.run(measure(store=parser.parse_args(arguments).store))
 
 

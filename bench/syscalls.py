@@ -25,7 +25,15 @@ from bench.paths import CONNECTIONS, RequestMaker, RequestPath, path_groups
 from tests.servers import running_server
 
 REQUESTS = 640
-PATHS = ("profile", "explore, signed in", "like", "following, warm", "articles, anonymous", "vote", "heartbeat")
+PATHS = (
+    "like",
+    "explore, signed in",
+    "following, warm",
+    "profile, anonymous",
+    "articles, anonymous",
+    "vote",
+    "heartbeat",
+)
 SHOWN = 5
 HEAD = ("path", "one connection", "", "32 connections", "")
 

@@ -1,4 +1,4 @@
-"""The CPU that tracing costs: `python -m bench.tracing [SHARE [PATH …]]`.
+"""The CPU that tracing costs: `python -m bench tracing [SHARE [PATH …]]`.
 
 Two servers of this checkout take turns: one sends a share of its traces (0.1) to a receiver on this machine, the other
 has tracing off. The ratio is (tracing ÷ off). `python -m bench.revisions REV` shows what tracing costs while it is off.
@@ -28,5 +28,9 @@ def compare_tracing(share: str, wanted: Sequence[str]) -> None:
         print(f"{len(collector.spans)} spans received.")
 
 
+def main(arguments: Sequence[str] = ()) -> None:
+    compare_tracing(arguments[0] if arguments else "0.1", arguments[1:])
+
+
 if __name__ == "__main__":
-    compare_tracing(sys.argv[1] if len(sys.argv) > 1 else "0.1", sys.argv[2:])
+    main(sys.argv[1:])

@@ -133,6 +133,8 @@ async def test_a_groups_rankings_have_the_scores_of_all_articles_and_live_for_a_
         made.append(await post(ana, *(["news"] if i % 2 else ["go"])))
         clock.advance(seconds=100)
     await articles.vote(user("ben"), made[1].id, "up")
+    for article in made[1::2]:
+        await articles.vote(user("critic"), article.id, "down")
     members = {f"article:{article.id}" for article in made[1::2]}
     assert await listed_ids(lists, "news", "time") == [made[i].id for i in (7, 5, 3, 1)]
     assert await listed_ids(lists, "news", "score") == [made[i].id for i in (7, 1, 5, 3)]
@@ -182,16 +184,34 @@ async def test_a_vote_shows_in_the_groups_ranking_after_its_minute(
 async def test_joining_and_leaving_a_group_shows_at_once(
     articles: Articles, lists: ArticleLists, post: Post, ana: Actor, redis_client: Any
 ) -> None:
-    first = await post(ana, "news")
+    first, second = await post(ana, "news"), await post(ana)
+    for article in (first, second):
+        await articles.vote(user("critic"), article.id, "down")
     for order in ORDERS:
         assert await listed_ids(lists, "news", order) == [first.id]
-    second = await post(ana, "news")
+    await articles.group(ana, second.id, "news", "in")
     for order in ORDERS:
         assert set(await listed_ids(lists, "news", order)) == {first.id, second.id}
     await articles.group(ana, first.id, "news", "out")
     for order in ORDERS:
         assert await listed_ids(lists, "news", order) == [second.id]
         assert await redis_client.zrange(GROUP_RANKINGS[order]("news"), 0, -1) == [f"article:{second.id}"]
+
+
+async def test_a_group_without_controversial_articles_is_scanned_once_a_minute(
+    articles: Articles, lists: ArticleLists, post: Post, ana: Actor, redis_client: Any
+) -> None:
+    article, disputed = await post(ana, "news"), await post(ana)
+    await articles.vote(user("critic"), disputed.id, "down")
+    group_rankings = GroupRankings(articles.functions, step=1, step_seconds=0, single_step_size=0)
+    first = await count_round_trips(articles.valkey, group_rankings.ensure("controversial", "news"))
+    again = await count_round_trips(articles.valkey, group_rankings.ensure("controversial", "news"))
+    assert (first > 1, again) == (True, 1)
+    assert 50_000 < await redis_client.pttl(GROUP_BUILDER("controversial", "news")) <= 60_000
+    await articles.group(ana, disputed.id, "news", "in")  # it shows at once
+    await group_rankings.ensure("controversial", "news")
+    assert await listed_ids(lists, "news", "controversial") == [disputed.id]
+    assert set(await listed_ids(lists, "news", "top")) == {article.id, disputed.id}
 
 
 async def test_an_unknown_group_is_an_empty_list(lists: ArticleLists, redis_client: Any) -> None:
@@ -413,10 +433,10 @@ async def test_pages_of_a_group_neither_repeat_nor_skip(
 
 
 async def test_a_page_of_an_existing_ranking_costs_at_most_two_round_trips(
-    lists: ArticleLists, post: Post, ana: Actor
+    lists: ArticleLists, articles: Articles, post: Post, ana: Actor
 ) -> None:
     for _ in range(30):
-        await post(ana, "news")
+        await articles.vote(user("critic"), (await post(ana, "news")).id, "down")
     for order in ORDERS:
         await lists.list_group(None, "news", ArticlesQuery(order=order))  # creates the ranking and the snapshot
         work = lists.list_group(None, "news", ArticlesQuery(order=order))

@@ -60,6 +60,7 @@ async def test_an_article_is_posted_voted_on_read_and_deleted(http: httpx.AsyncC
 
 async def test_groups_over_http(http: httpx.AsyncClient) -> None:
     await http.post("/articles", json=NEW, headers=ANA)
+    await http.put("/articles/1/vote", json={"direction": "down"}, headers=BEN)
     put = await http.put("/articles/1/groups/news", headers=ANA)
     assert (put.status_code, put.json()) == (200, {"id": 1, "groups": ["news"]})
     assert (await http.put("/articles/1/groups/go", json={}, headers=ADMIN)).json()["groups"] == ["go", "news"]
@@ -79,6 +80,7 @@ async def test_groups_over_http(http: httpx.AsyncClient) -> None:
 async def test_pages_over_http(http: httpx.AsyncClient) -> None:
     for i in range(30):
         await http.post("/articles", json={**NEW, "link": f"https://example.com/{i}"}, headers=ANA)
+        await http.put(f"/articles/{i + 1}/vote", json={"direction": "down"}, headers=BEN)
     for order in ("score", "time", "hot", "best", "top", "controversial"):
         first = (await http.get(f"/articles?order={order}")).json()
         assert (len(first["articles"]), first["pagination"]["limit"]) == (25, 25)

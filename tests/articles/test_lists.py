@@ -109,9 +109,9 @@ async def test_a_page_is_full_although_articles_were_deleted_meanwhile(
     assert [len(third.articles), third.pagination.next_cursor] == [5, None]
 
 
-async def test_a_page_has_25_articles_by_default(lists: ArticleLists, post: Post) -> None:
+async def test_a_page_has_25_articles_by_default(lists: ArticleLists, articles: Articles, post: Post) -> None:
     for _ in range(26):
-        await post()
+        await articles.vote(user("critic"), (await post()).id, "down")
     for order in ORDERS:
         page = await lists.list_articles(None, ArticlesQuery(order=order))
         assert (len(page.articles), page.pagination.limit, page.pagination.count) == (25, 25, 25)
@@ -152,9 +152,11 @@ async def test_viewers_see_their_own_vote_on_each_article(
     assert {article.vote for article in anonymous.articles} == {None}
 
 
-async def test_a_page_costs_two_round_trips_whatever_its_size(lists: ArticleLists, post: Post, ben: Actor) -> None:
+async def test_a_page_costs_two_round_trips_whatever_its_size(
+    lists: ArticleLists, articles: Articles, post: Post, ben: Actor
+) -> None:
     for _ in range(30):
-        await post()
+        await articles.vote(user("critic"), (await post()).id, "down")
     for order in ORDERS:
         first = await lists.list_articles(ben, ArticlesQuery(order=order))
         for query in (
@@ -228,9 +230,25 @@ async def test_hot_best_and_controversial_follow_their_formulas(
         root = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
         wilson = (share + z * z / (2 * n) - root) / (1 + z * z / n)
         assert await redis_client.zscore(ARTICLES_BY_BEST(), member) == pytest.approx(wilson, abs=1e-12)
-        controversy = n ** (min(ups, downs) / max(ups, downs)) if ups and downs else 0
+        controversy = n ** (min(ups, downs) / max(ups, downs)) if ups and downs else None
         assert await redis_client.zscore(ARTICLES_BY_CONTROVERSIAL(), member) == pytest.approx(controversy, abs=1e-12)
         clock.advance(seconds=1)
+
+
+async def test_an_article_is_controversial_while_it_has_votes_of_both_kinds(
+    articles: Articles, lists: ArticleLists, post: Post, ben: Actor
+) -> None:
+    async def controversial() -> list[int]:
+        page = await lists.list_articles(None, ArticlesQuery(order="controversial"))
+        return [article.id for article in page.articles]
+
+    article = await post()
+    await post()
+    assert await controversial() == []
+    await articles.vote(ben, article.id, "down")
+    assert await controversial() == [article.id]
+    await articles.vote(ben, article.id, None)
+    assert await controversial() == []
 
 
 async def test_the_top_of_a_period_is_what_was_posted_in_it_by_votes(

@@ -240,7 +240,7 @@ async def test_a_feed_is_begun_with_the_newest_posts(social: Social, ana: Actor,
     if social.valkey.clustered:
         return
     await follow_all(social, ana, ["p0", "p1"])
-    posts = await write_posts(social, ["p0", "p1", "p2"], 400, random.Random(6))
+    posts = await write_posts(social, ["p0", "p1", "p2"], 1_400, random.Random(6))
     for name in ("p0", "p1", "p2"):
         await redis_client.zadd(
             k.EXPLORE_FEED(), dict(await redis_client.zrange(k.USER_POSTS(name), 0, -1, withscores=True))
@@ -250,10 +250,24 @@ async def test_a_feed_is_begun_with_the_newest_posts(social: Social, ana: Actor,
     assert "zunionstore" not in await count_commands(social, social.home.page(ana, Page()))
     begun = await redis_client.zrange(k.TMP_HOME("ana"), 0, -1, desc=True)
     assert begun == expected[: len(begun)]
-    assert 250 < len(begun) < 350, "about 300 of 800"
+    assert 900 < len(begun) < 1_100, "about 1,000 of 2,800"
     assert await read_all_pages(social, ana, 100) == expected
-    page = await social.home.page(ana, Page(limit=20, offset=290))
-    assert [item.post.id for item in page.items] == expected[290:310]
+    page = await social.home.page(ana, Page(limit=20, offset=790))
+    assert [item.post.id for item in page.items] == expected[790:810]
+
+
+async def test_a_feed_is_deep_also_if_others_have_posted_since(social: Social, ana: Actor, redis_client: Any) -> None:
+    if social.valkey.clustered:
+        return
+    await follow_all(social, ana, ["p0", "p1"])
+    posts = await write_posts(social, ["p0", "p1"], 1_300, random.Random(7))
+    for name in ("p0", "p1"):
+        await redis_client.zadd(
+            k.EXPLORE_FEED(), dict(await redis_client.zrange(k.USER_POSTS(name), 0, -1, withscores=True))
+        )
+    await redis_client.zadd(k.EXPLORE_FEED(), {f"new{n}": social.clock.now_ms() - 60_000 - n for n in range(3_000)})
+    await social.home.page(ana, Page())
+    assert await redis_client.zrange(k.TMP_HOME("ana"), 0, -1, desc=True) == posts[:1_001]
 
 
 async def test_an_old_post_that_arrives_late_makes_no_gap(
@@ -316,13 +330,18 @@ async def test_posting_costs_the_same_with_thousands_of_followers_as_with_one(
     await social.valkey.call("DEL", k.FEEDS_PUSH())
     post = await social.post(bob)
     sizes: list[int] = []
-    batch = social.valkey.batch
+    batch, query = social.valkey.batch, social.functions.query
 
     def record_size(commands: Any, **options: Any) -> Any:
         sizes.append(len(commands))
         return batch(commands, **options)
 
+    def record_page(name: str, keys: Any, first: int, last: int) -> Any:  # one server
+        sizes.append(last - first + 1)
+        return query(name, keys, first, last)
+
     monkeypatch.setattr(social.valkey, "batch", record_size)
+    monkeypatch.setattr(social.functions, "query", record_page)
     assert await social.jobs.update_home_feeds() == 1
     assert (max(sizes), len(sizes)) == (500, 7), "one batch of posts, and 2,601 followers, 500 at a time"
     monkeypatch.undo()

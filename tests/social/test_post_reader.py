@@ -19,7 +19,7 @@ from plaza.social import feeds, post_reader
 from plaza.social.domain import DOMAIN
 from plaza.social.feeds import Feeds
 from plaza.social.home_feed import HomeFeed
-from plaza.social.keys import POST, USER
+from plaza.social.keys import MODELS_TOP_ENGAGEMENT, POST, USER
 from plaza.social.model import PUBLIC_FIELDS as CARD
 from plaza.social.model import FeedItem, NewComment, NewPost, PostEdit, Profile, post_from_hash, public_user
 from plaza.social.post_reader import PostReader
@@ -157,6 +157,29 @@ async def test_a_page_takes_two_round_trips_and_one_if_all_is_cached(social: Soc
     assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # one post and two user cards are not cached
     for _ in range(2):  # read, and then cached
         assert await trips(social.posts.get(ana, posts[0].id)) == 1 + more
+
+
+async def test_top_models_are_current_and_take_one_round_trip_if_cached(
+    social: Social, redis_client: Any, ana: Actor
+) -> None:
+    for name in ("mia", "max"):
+        await social.create_user(name, "model")
+    more = 1 if social.valkey.clustered else 0
+
+    async def shown(names: set[str]) -> None:
+        assert {model.id for model in (await social.feeds.top_models(ana, Page())).items} == names
+
+    assert await trips(social.feeds.top_models(ana, Page())) == 2
+    assert await trips(social.feeds.top_models(ana, Page())) == 1 + more
+    await redis_client.hset(USER("mia"), "bio", "changed by another service")
+    await redis_client.zadd(MODELS_TOP_ENGAGEMENT(), {"mia": 12})
+    first = (await social.feeds.top_models(ana, Page())).items[0]
+    assert (first.id, first.bio, first.engagement) == ("mia", "changed by another service", 12)
+    await social.relations.block(Actor("mia", "model"), "ana")
+    await shown({"max"})
+    await social.relations.unblock(Actor("mia", "model"), "ana")
+    await social.relations.block(ana, "max")
+    await shown({"mia"})
 
 
 async def test_many_posts_are_read_in_small_batches(

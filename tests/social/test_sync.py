@@ -68,6 +68,17 @@ async def test_records_keep_ids_and_times_and_a_second_sync_changes_nothing(
     assert await assert_consistent() == keyspace
 
 
+async def test_a_profile_has_a_version_once_posts_may_have_copied_it(
+    social: Social, http: httpx.AsyncClient, redis_client: Any
+) -> None:
+    await send(http, social, RECORDS)
+    assert await redis_client.exists(k.USER_VERSION("mia")) == 0
+    assert await send(http, social, [{"type": "user", "username": "mia", "display_name": "Mia"}]) == ["updated"]
+    await social.jobs.restyle()
+    assert await redis_client.hget(k.POST(POSTS[0]), "display_name") == "Mia"
+    assert await redis_client.exists(k.USER_VERSION("mia")) == 1
+
+
 async def test_a_synced_password_hash_works_and_is_synced_once(
     social: Social, http: httpx.AsyncClient, redis_client: Any
 ) -> None:

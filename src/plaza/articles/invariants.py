@@ -48,8 +48,8 @@ def _best(ups: int, downs: int) -> float:
     return (share + zz / (2 * n) - BEST_Z * math.sqrt((share * (1 - share) + zz / (4 * n)) / n)) / (1 + zz / n)
 
 
-def _controversial(ups: int, downs: int) -> float:
-    return (ups + downs) ** (min(ups, downs) / max(ups, downs)) if ups and downs else 0.0
+def _controversial(ups: int, downs: int) -> float | None:
+    return (ups + downs) ** (min(ups, downs) / max(ups, downs)) if ups and downs else None
 
 
 def _votes_commands(entry: Entry) -> Sequence[Command]:
@@ -81,11 +81,17 @@ def _check_ranking(entry: Entry, replies: Sequence[Any], now: int) -> str | None
         "controversial": _controversial(ups, downs),
     }
     for order, found in zip(k.RANKINGS, scores, strict=True):
-        if found is None or not math.isclose(found, expected[order], rel_tol=1e-9, abs_tol=1e-9):
+        if not _is_close(found, expected[order]):
             return f"its score in `{k.RANKINGS[order]()}` is {found}, but the formula gives {expected[order]}"
     if parse_int(last) < parse_int(entry.parts[0]):
         return f"its id is higher than `{k.ARTICLES_LAST()}`, which is {last}"
     return None
+
+
+def _is_close(found: float | None, expected: float | None) -> bool:
+    if found is None or expected is None:
+        return found is expected
+    return math.isclose(found, expected, rel_tol=1e-9, abs_tol=1e-9)
 
 
 def _author_index_commands(entry: Entry) -> Sequence[Command]:

@@ -212,11 +212,11 @@ ARTICLE_LINK = Key(
 )
 
 
-def _ranking(name: str, score: str, document: str = "") -> Key:
+def _ranking(name: str, score: str, document: str = "", contents: str = "All articles") -> Key:
     return Key(
         f"{name}:",
         "zset",
-        f"All articles in the order `{name}`.",
+        f"{contents} in the order `{name}`.",
         contains=_MEMBER,
         score=score,
         element_regex=_HOLDS,
@@ -249,7 +249,9 @@ ARTICLES_BY_HOT = _ranking("hot", "`sign(votes) × log10(max(|votes|, 1)) + (tim
 ARTICLES_BY_BEST = _ranking("best", "the lower bound of the Wilson interval for the share of upvotes, at 80%")
 ARTICLES_BY_TOP = _ranking("top", "`votes`")
 ARTICLES_BY_CONTROVERSIAL = _ranking(
-    "controversial", "`(up + down) ^ (min(up, down) / max(up, down))`, 0 if either is 0"
+    "controversial",
+    "`(up + down) ^ (min(up, down) / max(up, down))`",
+    contents="The articles that have upvotes and downvotes,",
 )
 
 GROUP = Key(
@@ -290,10 +292,10 @@ GROUP_BUILDER = Key(
     "builder:<order>:<group>",
     "string",
     "The lease of the process that builds a group's ranking.",
-    contains="a random token",
+    contains="a random token, or `-` if no article of the group has a score",
     owner="group",
-    lifetime="5 seconds after the last step, if the builder stopped",
-    ttl_seconds=BUILDER_MS // 1000,
+    lifetime=f"5 seconds after the last step, if the builder stopped; {GROUP_SECONDS} seconds for `-`",
+    ttl_seconds=GROUP_SECONDS,
     read=KeyAccess.ADMIN,
 )
 GROUPS = Key(

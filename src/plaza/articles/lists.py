@@ -73,16 +73,16 @@ class ArticleLists:
         await asyncio.gather(*(self._index_group(group, article.id) for article in unindexed))
         return ArticlesPage([_with_group(article, group) for article in page.articles], page.pagination)
 
-    async def posted_by(self, actor: Actor, page: Page) -> ArticlesPage:
-        """A page of the articles that the caller posted, latest first. Two round trips."""
-        return await self._own_page(actor, USER_ARTICLES(actor.name), page)
+    async def posted_by(self, viewer: Actor, username: str, page: Page) -> ArticlesPage:
+        """A page of the articles that a user posted, latest first. Two round trips."""
+        return await self._page_of_user(viewer, USER_ARTICLES(username), page)
 
     async def voted_by(self, actor: Actor, page: Page) -> ArticlesPage:
         """A page of the articles that the caller voted on: up, then down. Two round trips."""
-        return await self._own_page(actor, USER_VOTES(actor.name), page)
+        return await self._page_of_user(actor, USER_VOTES(actor.name), page)
 
-    async def _own_page(self, actor: Actor, key: str, page: Page) -> ArticlesPage:
-        paged = await page_by_position(key, page, ids_in_sorted_set(self._functions, key), self._loader(actor))
+    async def _page_of_user(self, viewer: Actor, key: str, page: Page) -> ArticlesPage:
+        paged = await page_by_position(key, page, ids_in_sorted_set(self._functions, key), self._loader(viewer))
         return ArticlesPage(paged.items, paged.pagination)
 
     async def _index_group(self, group: str, id: int) -> None:

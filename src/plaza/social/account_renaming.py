@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
@@ -41,8 +42,7 @@ KEPT_CREDENTIALS = ("password_hash", "synced_hash", "suspended_at", "suspended_b
 WAIT_SECONDS = 30
 
 
-@dataclass(frozen=True, slots=True)
-class Rename:
+class Rename(Struct, frozen=True):
     old: str
     new: str
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.encryption import FieldEncryption
 from plaza.core.passwords import Passwords
@@ -26,6 +28,7 @@ from plaza.social.home_feed_updates import HomeFeedUpdates
 from plaza.social.inbound_sync import InboundSync
 from plaza.social.invariants import INVARIANTS
 from plaza.social.jobs import SocialJobs
+from plaza.social.keys import USER
 from plaza.social.library import LIBRARY
 from plaza.social.notification_recipients import SocialRecipients
 from plaza.social.notification_source import SocialNotifications
@@ -41,7 +44,7 @@ from plaza.social.search_source import PostSearch, UserSearch
 from plaza.social.suggestions import SocialSuggestions
 from plaza.social.topic_source import PostTopics
 from plaza.social.user_states import SocialUserStates
-from plaza.social.users import Users
+from plaza.social.users import Users, announce_profile_change
 
 
 def build(core: Core) -> Parts:
@@ -100,6 +103,7 @@ def build(core: Core) -> Parts:
         report_sources=[PostReports(posts), CommentReports(comments), UserReports(users)],
         topic_sources=[PostTopics(feeds, home, clock)],
         encrypted=[private.encrypted_fields()],
+        on_proxy_write={USER.pattern: partial(announce_profile_change, core.functions)},
         on_close=[passwords.close],
     )
 

@@ -138,19 +138,26 @@ class Feeds:
         return items
 
     async def top_models(self, viewer: Actor, page: Page) -> PageResult[TopModel]:
-        """List the models by engagement. Three round trips, and one more if a second page stores a snapshot."""
+        """List the models by engagement. One round trip if the profiles are cached, else two; more after page one."""
         key = MODELS_TOP_ENGAGEMENT()
+        profiles = self.users.public_profiles if self.valkey.clustered else self.reader.public_profiles
+        scores: dict[str, float | None] = {}
+
+        async def top(count: int) -> list[str]:
+            rows = await self.valkey.call("ZRANGE", key, 0, count - 1, "REV", "WITHSCORES")
+            scores.update(rows)
+            return [name for name, _ in rows]
 
         async def load(names: Sequence[str]) -> list[TopModel | None]:
-            users = await self.users.public_profiles(viewer, names)
-            scores = await self.valkey.call("ZMSCORE", key, *names)
+            if not all(name in scores for name in names):  # of a snapshot
+                scores.update(zip(names, await self.valkey.call("ZMSCORE", key, *names), strict=True))
             # A user who is no longer a model has no score.
             return [
-                None if user is None or score is None else _top_model(user, parse_int(score))
-                for user, score in zip(users, scores, strict=True)
+                None if user is None or (score := scores[name]) is None else _top_model(user, parse_int(score))
+                for name, user in zip(names, await profiles(viewer, names), strict=True)
             ]
 
-        return await self.snapshots.page(key, page, partial(self._top, key), load, partial(self.users.visible, viewer))
+        return await self.snapshots.page(key, page, top, load, partial(self.users.visible, viewer))
 
     async def _top(self, key: str, count: int) -> list[str]:
         top: list[str] = await self.valkey.call("ZRANGE", key, 0, count - 1, "REV")

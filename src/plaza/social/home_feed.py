@@ -37,11 +37,14 @@ from plaza.social.model import FeedItem
 from plaza.social.post_reader import PostReader
 from plaza.social.read_view import Command, ReadView
 
-# A long feed is built with at least this many posts.
+# A feed is built with at least this many posts, if there are as many.
 DEPTH = 800
 
 # Users read in one batch.
 BATCH = 500
+
+# Posts of a batch that are merged in one turn of the event loop: about 0.5 ms.
+ROWS_PER_TURN = 500
 
 # A read merges from this long before its last merge: clocks differ, and on a cluster a post reaches `explore:feed` a
 # moment after it was created.
@@ -206,14 +209,21 @@ class HomeFeed:
         # Three times the average share: few users posted more, and only those are read again.
         each = min(depth, 3 * depth // max(len(names), 1) + 5)
         merge = ThresholdMerge(depth, after)
-        for batch in chunks(names, BATCH):
-            merge.take(batch, each, await self.valkey.batch(merge.commands(batch, each)))
-            await asyncio.sleep(0)
+        await self._read_newest(merge, names, each)
         while rest := merge.unfinished():
             each = min(depth, each * 8) if each < depth else each * 2
-            for batch in chunks(rest, BATCH):
-                merge.take(batch, each, await self.valkey.batch(merge.commands(batch, each)))
+            await self._read_newest(merge, rest, each)
         return merge.result()
+
+    async def _read_newest(self, merge: ThresholdMerge, names: Sequence[str], each: int) -> None:
+        """Read the newest posts of each user. Other requests run in between."""
+        users = max(1, ROWS_PER_TURN // each)
+        for batch in chunks(names, BATCH):
+            replies = await self.valkey.batch(merge.commands(batch, each))
+            for some, rows in zip(chunks(batch, users), chunks(replies, users), strict=True):
+                merge.take(some, each, rows)
+                await asyncio.sleep(0)
+            merge.raise_threshold()
 
 
 class ThresholdMerge:
@@ -242,6 +252,9 @@ class ThresholdMerge:
             for id, score in rows:
                 if self.after is None or (score, id) < self.after:
                     self.found[id] = Found(score, id, name)
+
+    def raise_threshold(self) -> None:
+        """Leave out in the next batch what is older than the posts that are found."""
         if len(self.found) >= self.depth:
             self.threshold = heapq.nlargest(self.depth, (post.score for post in self.found.values()))[-1]
 

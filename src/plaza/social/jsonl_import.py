@@ -21,8 +21,10 @@ from plaza.core.valkey import Valkey
 from plaza.social.inbound_sync import MAX_RECORDS, SyncResult
 from plaza.social.keys import IMPORTS
 
-# Longer lines are reported and skipped, without reading them into memory.
-MAX_LINE_BYTES: Final = 1024 * 1024
+# Longer lines are reported and skipped, without reading them into memory. The files of a picture are in one line.
+MAX_LINE_BYTES: Final = 32 * 1024 * 1024
+# So much is in memory before it is imported, and a line more.
+MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
 
 _decode = msgspec.json.Decoder().decode
 
@@ -108,6 +110,7 @@ class JsonlImporter:
     def _batches(self, file: Any, progress: ImportProgress) -> Iterator[ImportBatch]:
         offset, number = progress.offset, progress.line
         batch: ImportBatch | None = None
+        size = 0  # of the lines in the batch
         for text in _lines(file):
             offset, number = offset + text.length, number + 1
             record = self._record(text, number, progress)
@@ -116,7 +119,11 @@ class JsonlImporter:
                     batch.offset, batch.line = offset, number
                 continue
             kind: str = record.pop("type")
-            if batch is not None and (kind != batch.kind or len(batch.records) == MAX_RECORDS):
+            size += text.length
+            if batch is not None and (
+                kind != batch.kind or len(batch.records) == MAX_RECORDS or size > MAX_BATCH_BYTES
+            ):
+                size = text.length
                 yield batch
                 batch = None
             if batch is None:
@@ -129,7 +136,7 @@ class JsonlImporter:
 
     def _record(self, text: FileLine, number: int, progress: ImportProgress) -> dict[str, Any] | None:
         """Return the record of a line; None if it is empty, or invalid and reported."""
-        why = "longer than 1 MiB"
+        why = f"longer than {MAX_LINE_BYTES // 1024**2} MiB"
         if text.content is not None:
             content = text.content.removeprefix(codecs.BOM_UTF8) if number == 1 else text.content
             if not content.strip():

@@ -7,7 +7,7 @@ from plaza.core.comment_tree import MAX_EDITS
 from plaza.core.functions import Constant, Library
 from plaza.core.roles import ROLES
 from plaza.social.hashtags import MAX_TAG_CHARACTERS, MAX_TAGS
-from plaza.social.home_feed import MAX_FOLLOWED_READ, MAX_MERGED, MERGE_OVERLAP_MS
+from plaza.social.home_feed import DEPTH, MAX_FOLLOWED_READ, MAX_MERGED, MERGE_OVERLAP_MS
 from plaza.social.keys import CATALOGUE, HOME_SECONDS
 from plaza.social.model import (
     BOOKMARK_POINTS,
@@ -20,7 +20,18 @@ from plaza.social.model import (
 )
 from plaza.social.post_reader import MAX_CACHED_MEMBERS
 
-_NOUNS = ("users", "hashtags", "post_projections", "posts", "comments", "bulk_import", "feeds", "renaming", "repair")
+_NOUNS = (
+    "users",
+    "relations",
+    "hashtags",
+    "post_projections",
+    "posts",
+    "comments",
+    "bulk_import",
+    "feeds",
+    "renaming",
+    "repair",
+)
 
 _CONSTANTS: dict[str, Constant] = {
     "IS_ROLE": dict.fromkeys(ROLES, True),
@@ -38,6 +49,7 @@ _CONSTANTS: dict[str, Constant] = {
     "MAX_CACHED_MEMBERS": MAX_CACHED_MEMBERS,
     "MAX_MERGED": MAX_MERGED,
     "MAX_FOLLOWED_READ": MAX_FOLLOWED_READ,
+    "HOME_DEPTH": DEPTH,
     "HOME_SECONDS": HOME_SECONDS,
 }
 

@@ -15,7 +15,7 @@ from plaza.core.paging import Pagination
 from plaza.core.passkey_credentials import PasskeyCredential
 from plaza.core.pictures import AltText, Picture, PictureId, decode_pictures
 from plaza.core.roles import ROLES, Role
-from plaza.core.text_patterns import CONTROL, USERNAME_PATTERN, VISIBLE_TEXT
+from plaza.core.text_patterns import CONTROL, PLAIN_LINE, USERNAME_PATTERN, VISIBLE_TEXT
 from plaza.core.tokens import is_username
 from plaza.core.validation_messages import described_pattern
 from plaza.social.hashtags import MAX_TAG_CHARACTERS, MAX_TAGS, tags_in
@@ -23,7 +23,6 @@ from plaza.social.keys import PRIVATE
 
 # Python and JavaScript differ in what `\s` matches, so the differences are listed.
 _BLANK = r"\s\x00-\x1f\x7f-\x9f\ufeff"
-_LINE = described_pattern("Must be one line without control characters", r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$(?!\n)")
 _LONG = described_pattern("Must not contain control characters", rf"^[^{CONTROL}]*$(?!\n)")
 _URL = described_pattern(
     "Must be a URL that begins with https://, http:// or /",
@@ -43,7 +42,7 @@ PostId = Annotated[str, Meta(pattern=_ID, examples=["0b6f8a52-1c9e-4d0a-9f2e-5a7
 CommentId = Annotated[str, Meta(pattern=_ID, examples=["7d1e4c3b-2f5a-4b8e-8c6d-1a9f0e2b3c4d"])]
 ReplyTo = Annotated[str, reply_to_parameter(UUID)]
 Content = Annotated[str, Meta(min_length=1, max_length=MAX_CONTENT_CHARACTERS, pattern=VISIBLE_TEXT)]
-TextLine = Annotated[str, Meta(max_length=200, pattern=_LINE)]
+TextLine = Annotated[str, Meta(max_length=200, pattern=PLAIN_LINE)]
 LongText = Annotated[str, Meta(max_length=2_000, pattern=_LONG)]
 Url = Annotated[str, Meta(max_length=2_000, pattern=_URL)]
 Password = Annotated[str, Meta(min_length=8, max_length=256)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from plaza.core.clock import Clock
 from plaza.core.errors import NotFound
@@ -21,8 +22,7 @@ BATCH_SIZE = 100
 Move = Callable[[str, int], Awaitable[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class RelationKind:
+class RelationKind(Struct, frozen=True):
     """The commands that begin and end a relation between two users, and the first user's keys that they take."""
 
     begin: str

@@ -12,15 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from copy import copy
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from msgspec import Struct, field
+
+from plaza.core.auth import Actor
 from plaza.core.functions import Functions
 from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Position, list_checksum
 from plaza.core.sequences import chunks, pairs
 from plaza.core.tracking_cache import TrackingCache
 from plaza.social.keys import POST, POST_LIKES, USER, USER_FOLLOWING, USER_MUTED
+from plaza.social.known_pages import KnownPages
 from plaza.social.model import POST_FIELDS, PUBLIC_FIELDS, FeedItem, Post, User, post_from_values, public_user
 from plaza.social.read_view import Command, Members, Question, ReadView, ViewerMarks, hidden_authors
 from plaza.social.users import hiding_keys
@@ -33,6 +36,9 @@ MAX_CACHED_MEMBERS: Final = 100
 # All lists of viewers together have so many members, each list counted as two more: some 40 MB, for 3,000 viewers who
 # follow a hundred users each, or 20,000 who follow ten.
 MAX_CACHED_LISTS: Final = 400_000
+
+# Pages that viewers have in common. One of 20 posts takes 22 kB.
+MAX_KNOWN_PAGES: Final = 256
 
 _LIKES_SUFFIX: Final = POST_LIKES("").removeprefix(POST(""))
 
@@ -58,6 +64,7 @@ class PostReader:
         self.posts: TrackingCache[CachedPost] = TrackingCache(functions.valkey, MAX_CACHED_POSTS, _cached_post_of)
         self.profiles: TrackingCache[User] = TrackingCache(functions.valkey, MAX_CACHED_PROFILES)
         self.lists: TrackingCache[Members] = TrackingCache(functions.valkey, MAX_CACHED_LISTS, size_of=_list_size)
+        self.pages: KnownPages[KnownPage] = KnownPages(functions.valkey, MAX_KNOWN_PAGES, _cached_post_of)
 
     async def items(self, view: ReadView, ids: Sequence[str], *, listed: bool = True) -> list[FeedItem | None]:
         """Return posts for a viewer, None for one that is deleted, banned or hidden.
@@ -73,7 +80,10 @@ class PostReader:
     async def _read_posts(self, view: ReadView, ids: Sequence[str], listed: bool) -> list[FeedItem | None]:
         if self.valkey.clustered:
             return await self._from_cluster(view, ids)
-        loaded = self._cached(view, ids)
+        # Each home feed has its own pages.
+        name = (view.users, *ids) if listed and not view.followed else None
+        known = None if name is None else self.pages.get(name)
+        loaded = self._cached(view, ids) if known is None else known.loaded(self._cached_lists(view))
         if not listed and loaded.is_complete(view, ids):
             await self.valkey.call("EXISTS", POST(ids[0]))  # earlier invalidations arrive before its reply
             loaded = self._cached(view, ids)
@@ -95,8 +105,37 @@ class PostReader:
         if missing or missing_authors or missing_lists:
             replies = await self._load_missing(view, loaded, missing, missing_authors, missing_lists, commands)
         else:
+            if known is None and name is not None and self.pages.is_wanted(name):
+                page = KnownPage(ids, loaded, _items(ReadView(None), ids, loaded, ViewerMarks()))
+                self.pages.put(name, page, [*map(POST, ids), *map(USER, loaded.profiles)])
             replies = await self.valkey.batch(commands) if commands else []
-        return _items(view, ids, loaded, _marks(view, loaded, questions, unsure, missing, replies))
+        marks = _marks(view, loaded, questions, unsure, missing, replies)
+        if known is not None and known.is_same_for(view, marks):
+            return list(known.items)
+        return _items(view, ids, loaded, marks)
+
+    async def public_profiles(self, viewer: Actor, names: Sequence[str]) -> list[User | None]:
+        """Return profiles of users that were read from Valkey just now, None for one that is hidden or missing.
+
+        No round trip if all are cached, else one. One server only.
+        """
+        view, loaded = ReadView(viewer, feed=False), LoadedPosts()
+        loaded.profiles = {name: profile for name in names if (profile := self.profiles.get(USER(name)))}
+        hiding = view.hiding_lists()
+        loaded.lists = {key: known for key in hiding if (known := self.lists.get(key)) is not None}
+        missing = [name for name in names if name not in loaded.profiles]
+        missing_lists = [key for key in hiding if key not in loaded.lists]
+        questions = [each for each in view.questions(names) if not is_short(loaded.lists.get(each.key))]
+        commands = [question.command() for question in questions]
+        replies: list[Any] = []
+        if missing or missing_lists:
+            replies = await self._load_missing(view, loaded, [], missing, missing_lists, commands)
+        elif commands:
+            replies = await self.valkey.batch(commands)
+        members: dict[str, Collection[str]] = {key: short for key, short in loaded.lists.items() if short is not False}
+        members.update((each.key, each.answer(reply)) for each, reply in zip(questions, replies, strict=True))
+        hidden = hidden_authors(view, names, members)
+        return [None if name in hidden else loaded.profiles.get(name) for name in names]
 
     async def visible(self, view: ReadView, ids: Sequence[str]) -> list[bool]:
         """Return which posts the viewer may see. Two round trips; much cheaper than `items`."""
@@ -141,11 +180,11 @@ class PostReader:
                     loaded.likes[id] = cached.likes
         if view.users:
             loaded.profiles = {name: profile for name in loaded.authors() if (profile := self.profiles.get(USER(name)))}
-        for key in view.lists():
-            members = self.lists.get(key)
-            if members is not None:
-                loaded.lists[key] = members
+        loaded.lists = self._cached_lists(view)
         return loaded
+
+    def _cached_lists(self, view: ReadView) -> dict[str, Members]:
+        return {key: members for key in view.lists() if (members := self.lists.get(key)) is not None}
 
     async def _load_missing(
         self,
@@ -232,8 +271,7 @@ def is_short(members: Members | None) -> bool:
     return members is not None and members is not False
 
 
-@dataclass(slots=True)
-class LoadedPosts:
+class LoadedPosts(Struct):
     """Posts by id, without a viewer's flags, public profiles by username, and short lists."""
 
     posts: dict[str, Post] = field(default_factory=dict)
@@ -277,6 +315,25 @@ class LoadedPosts:
 
     def authors(self) -> list[str]:
         return list({post.user_id: None for post in self.posts.values()})
+
+
+class KnownPage:
+    """The posts of a page, as they are for every viewer who marks none of them."""
+
+    def __init__(self, ids: Sequence[str], loaded: LoadedPosts, items: list[FeedItem | None]) -> None:
+        self.items = items
+        self._ids = ids
+        self._loaded = loaded
+        self._oldest = min(post.created_at for post in loaded.posts.values())
+
+    def loaded(self, lists: dict[str, Members]) -> LoadedPosts:
+        """Return what is loaded for a viewer with these lists."""
+        return LoadedPosts(self._loaded.posts, self._loaded.profiles, self._loaded.likes, lists)
+
+    def is_same_for(self, view: ReadView, marks: ViewerMarks) -> bool:
+        """Whether the viewer sees the page without a flag and without a gap."""
+        has_no_marks = not marks.hidden and not marks.liked and not any(id in marks.bookmarked for id in self._ids)
+        return has_no_marks and self._oldest >= view.created_after
 
 
 def _hiding_commands(view: ReadView) -> list[Command]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct, field
 
 from plaza.core.auth import Actor
 from plaza.core.valkey import Arg
@@ -17,8 +18,7 @@ Command = tuple[Arg, ...]
 Members = frozenset[str] | Literal[False]
 
 
-@dataclass(slots=True)
-class ReadView:
+class ReadView(Struct):
     """The viewer, and what kind of list is read."""
 
     viewer: Actor | None
@@ -89,8 +89,7 @@ def hidden_authors(view: ReadView, authors: Collection[str], members: Mapping[st
     return hidden
 
 
-@dataclass(slots=True)
-class ViewerMarks:
+class ViewerMarks(Struct):
     """What a viewer's lists say about the posts of a page."""
 
     hidden: set[str] = field(default_factory=set)  # ids of posts, and usernames whose posts are all hidden

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from dataclasses import dataclass
 from typing import Final, cast
+
+from msgspec import Struct
 
 from plaza.core.account_sessions import AccountSession
 from plaza.core.auth import Auth
@@ -27,8 +28,7 @@ MAX_SESSIONS: Final = 20
 _FIELD: Final = "family:"
 
 
-@dataclass(frozen=True, slots=True)
-class RefreshToken:
+class RefreshToken(Struct, frozen=True):
     """`<username>.<session>.<secret>`: the first two parts locate it, the secret proves it."""
 
     username: str

@@ -21,7 +21,7 @@ from plaza.social.keys import (
     USER_MUTED,
 )
 from plaza.social.model import Relation, RelationFlags, SelfRelation, User
-from plaza.social.users import Users
+from plaza.social.users import Users, hiding_keys
 
 
 def follow_keys(name: str) -> list[str]:
@@ -113,9 +113,9 @@ class Relations:
         """List the users that the caller mutes. Two round trips."""
         return await self.users.page_of(actor, USER_MUTED(actor.name), page)
 
-    def block_list_keys(self, username: str) -> tuple[str, str]:
-        """Return the sorted sets of users hidden from a user, for other domains to read."""
-        return USER_BLOCKED(username), USER_BLOCKED_BY(username)
+    def block_list_keys(self, viewer: Actor) -> tuple[str, str]:
+        """Return the sorted sets of users hidden from a viewer, for other domains to read."""
+        return hiding_keys(viewer)
 
     async def _target_key(self, target: str) -> list[str]:
         """Return the target's key, by which a command checks that it exists. On a cluster, check it here instead."""

@@ -26,8 +26,6 @@ from plaza.social.keys import (
     HASHTAG_POSTS,
     POST,
     USER,
-    USER_BLOCKED,
-    USER_BLOCKED_BY,
     USER_FOLLOWING,
     USERS_MODELS,
     USERS_REGULAR,
@@ -35,7 +33,7 @@ from plaza.social.keys import (
 from plaza.social.model import FeedItem, User, points
 from plaza.social.post_reader import PostReader
 from plaza.social.read_view import ReadView
-from plaza.social.users import Users
+from plaza.social.users import Users, hiding_keys
 
 _COUNTERS: Final = ("likesCount", "commentsCount", "bookmarksCount")
 _REGISTRIES: Final = (USERS_REGULAR(), USERS_MODELS())
@@ -104,11 +102,11 @@ class UserSearch:
         return [name for name in names if name] if event_type.startswith("user.") else ()
 
     async def hidden_authors(self, viewer: Actor | None, usernames: Collection[str]) -> set[str]:
-        """Return which users are suspended, block the viewer or are blocked by them. One round trip."""
+        """Return which users are suspended, or hidden from the viewer by a block. One round trip."""
         if not usernames:
             return set()
         names = sorted(usernames)
-        blocks = [] if viewer is None or viewer.via_key else [USER_BLOCKED(viewer.name), USER_BLOCKED_BY(viewer.name)]
+        blocks = [] if viewer is None else dict.fromkeys(hiding_keys(viewer))
         suspended, *scores = await asyncio.gather(
             self._valkey.batch([("HEXISTS", AUTH_USER(name), "suspended_at") for name in names]),
             *(self._valkey.call("ZMSCORE", key, *names) for key in blocks),

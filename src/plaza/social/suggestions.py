@@ -1,8 +1,9 @@
-"""What a reader may like: tags that many use now, and users that the followed ones follow too."""
+"""What a reader may like: tags that many use now, and users that the followed ones follow too, or the top models."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -10,7 +11,7 @@ from msgspec import Struct
 from plaza.core.auth import Actor
 from plaza.core.paging import Page
 from plaza.social.feeds import Feeds
-from plaza.social.keys import USER_FOLLOWING, USER_MUTED
+from plaza.social.keys import MODELS_TOP_ENGAGEMENT, USER_FOLLOWING, USER_MUTED
 from plaza.social.model import User
 from plaza.social.users import Users
 
@@ -30,7 +31,10 @@ class TrendingTag(Struct, frozen=True):
 
 
 class SuggestedUser(Struct, frozen=True):
-    """A user to follow, and how many followed users (of those that were looked at) follow them too."""
+    """A user to follow, and how many followed users (of those that were looked at) follow them too.
+
+    `mutual` is 0 for the top models, which are suggested if there are none.
+    """
 
     user: User
     mutual: int
@@ -53,15 +57,20 @@ class SocialSuggestions:
         return [TrendingTag(tag, number) for tag, number in ranked[:count] if number > 1]
 
     async def users_to_follow(self, actor: Actor, count: int) -> list[SuggestedUser]:
-        """Return the users that most followed users follow too, never blocked or muted ones. Four round trips."""
+        """Return the users that most followed users follow too; if there are none, the top models.
+
+        Never blocked or muted ones. Four round trips.
+        """
         me = actor.name
-        followed: list[str] = await self._valkey.call("SRANDMEMBER", USER_FOLLOWING(me), FOLLOWS_READ)
-        if not followed:
-            return []
-        lists = await self._valkey.batch([("SRANDMEMBER", USER_FOLLOWING(name), FOLLOWS_READ) for name in followed])
-        mutual = Counter(name for names in lists for name in names)
-        del mutual[me]
-        names = [name for name, _ in sorted(mutual.items(), key=lambda pair: (-pair[1], pair[0]))]
+        followed, top_models = await self._valkey.batch(
+            [
+                ("SRANDMEMBER", USER_FOLLOWING(me), FOLLOWS_READ),
+                ("ZRANGE", MODELS_TOP_ENGAGEMENT(), 0, count + SPARE_USERS, "REV"),
+            ]
+        )
+        mutual = await self._followed_by(followed)
+        names = [name for name, _ in sorted(mutual.items(), key=lambda pair: (-pair[1], pair[0]))] or top_models
+        names = [name for name in names if name != me]
         if not names:
             return []
         follows, muted = await self._valkey.batch(
@@ -71,3 +80,10 @@ class SocialSuggestions:
         profiles = await self._users.public_profiles(actor, left[: count + SPARE_USERS])
         shown = [SuggestedUser(user, mutual[user.username]) for user in profiles if user is not None]
         return shown[:count]
+
+    async def _followed_by(self, users: Sequence[str]) -> Counter[str]:
+        """Return how many of the users follow each user. No round trip without users, else one."""
+        if not users:
+            return Counter()
+        lists = await self._valkey.batch([("SRANDMEMBER", USER_FOLLOWING(name), FOLLOWS_READ) for name in users])
+        return Counter(name for names in lists for name in names)

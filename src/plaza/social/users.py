@@ -39,6 +39,11 @@ from plaza.social.private_fields import PrivateFields
 POSTS_UPDATED_AT_ONCE = 50
 
 
+async def announce_profile_change(functions: Functions, name: str) -> None:
+    """Emit the event of a profile that was written through the proxy. One round trip."""
+    await functions.run("social_announce_profile", [USER(name)], name)
+
+
 class Users:
     def __init__(
         self,

@@ -21,6 +21,7 @@ end
 command('begin_build', function(keys, args)
   local ranking, building, builder, group, all_articles = unpack(keys)
   if redis.call('PTTL', ranking) > MIN_LEFT_MS then return 'ready' end
+  if redis.call('GET', builder) == NO_SCORES then return 'ready' end
   local size = redis.call('SCARD', group)
   project('group_size', args[3]) -- another service may have changed the group
   if size == 0 then return 'ready' end
@@ -87,6 +88,8 @@ command('publish', function(keys, args)
   if redis.call('EXISTS', building) == 1 then
     redis.call('RENAME', building, ranking)
     redis.call('PEXPIRE', ranking, args[2])
+  else
+    redis.call('SET', builder, NO_SCORES, 'PX', args[2])
   end
   return 1
 end)

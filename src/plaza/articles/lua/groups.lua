@@ -1,6 +1,9 @@
 -- Groups. The documented set `group:<group>` is source data; other services write it too. `article:<id>:groups` is
 -- Plaza's index of it. Plaza's own operations begin at the article, because they check its author, and write both.
 
+-- In place of a builder's token, for a minute: no article of the group has a score in this order.
+local NO_SCORES = '-'
+
 local function keys_of_group(group)
   local names = {key.group(group)}
   for _, order in ipairs(ORDERS) do
@@ -56,6 +59,7 @@ command('add_to_group', function(keys, args)
     local score = args[2 + i]
     -- A missing ranking must not be created with this one article: it would count as complete.
     if score ~= '' and redis.call('EXISTS', ranking) == 1 then redis.call('ZADD', ranking, score, args[2]) end
+    if score ~= '' and redis.call('GET', builder) == NO_SCORES then redis.call('DEL', builder) end
     -- An unfinished one may be: its builder's scan may already have passed this article's place.
     if score ~= '' and redis.call('EXISTS', builder) == 1 then
       redis.call('ZADD', building, score, args[2])

@@ -12,8 +12,9 @@ local function best(ups, downs)
   return (share + zz / (2 * n) - BEST_Z * math.sqrt((share * (1 - share) + zz / (4 * n)) / n)) / (1 + zz / n)
 end
 
+-- nil without votes of both kinds: most articles have only upvotes, and an entry takes as much as all their votes.
 local function controversial(ups, downs)
-  if ups == 0 or downs == 0 then return 0 end
+  if ups == 0 or downs == 0 then return nil end
   return (ups + downs) ^ (math.min(ups, downs) / math.max(ups, downs))
 end
 
@@ -28,7 +29,7 @@ local function state_of(id)
   return state
 end
 
--- An article's score in each order; nil if the article does not exist or its time is invalid.
+-- An article's score in each order that has it; nil if the article does not exist or its time is invalid.
 local function scores_of(id)
   local state = state_of(id)
   local posted = state.time
@@ -51,13 +52,13 @@ local CHANGING_ORDERS, RANKING = {'score'}, {} -- the orders that votes change; 
 for i = 1, #ADDITIONAL_ORDERS do CHANGING_ORDERS[i + 1] = ADDITIONAL_ORDERS[i] end
 for i = 1, #ORDERS do RANKING[ORDERS[i]] = key['articles_by_' .. ORDERS[i]]() end
 
--- Commands that write an article's place in these orders. A deleted article is removed. An article whose time is
--- invalid keeps the place that another service gave it.
+-- Commands that write an article's place in these orders. A deleted article, or one without a score, is removed. An
+-- article whose time is invalid keeps the place that another service gave it.
 local function ranking_commands(id, orders)
   local scores, commands = scores_of(id), {}
   if not scores and redis.call('EXISTS', key.article(id)) == 1 then return nil end
   for i, order in ipairs(orders) do
-    if scores then
+    if scores and scores[order] then
       commands[i] = {'ZADD', RANKING[order], scores[order], member_of(id)}
     else
       commands[i] = {'ZREM', RANKING[order], member_of(id)}

@@ -153,9 +153,9 @@ local function note_built_home(state, follows, at, floor, last_import)
   redis.call('HSET', state, 'follows', follows, 'upto', at, 'built', at, 'floor', floor, 'imported', last_import)
 end
 
--- A feed of so many users and posts is built in one step, which takes up to 1.5 ms. With more posts than the last, it
--- gets about as many of the newest.
-local MAX_UNITED_USERS, MAX_UNITED_POSTS, UNITED_POSTS = 500, 4000, 300
+-- A feed of so many users and posts is built in one step. Up to `MAX_WHOLE_POSTS` it has all of them: to unite these takes
+-- less than to read the newest of each list. Of more posts it gets about `NEWEST_POSTS`. Either takes about a millisecond.
+local MAX_UNITED_USERS, MAX_UNITED_POSTS, MAX_WHOLE_POSTS, NEWEST_POSTS = 500, 4000, 2500, 1000
 
 -- Returns the lists of posts of these users that are not empty, and the number of posts; nothing if there are too many.
 -- A key of another type is as absent.
@@ -173,11 +173,11 @@ local function short_lists(names)
   return lists, posts
 end
 
--- Returns a time since which about `UNITED_POSTS` of so many posts were created: that of a post in the explore feed, which
+-- Returns a time since which about `NEWEST_POSTS` of so many posts were created: that of a post in the explore feed, which
 -- has these among others. Nothing if all of them are wanted. Any time would give a correct feed.
 local function time_of_newest(posts, explore)
-  if posts <= UNITED_POSTS then return end
-  local rank = math.floor(UNITED_POSTS / posts * redis.call('ZCARD', explore))
+  if posts <= MAX_WHOLE_POSTS then return end
+  local rank = math.floor(NEWEST_POSTS / posts * redis.call('ZCARD', explore))
   return redis.call('ZREVRANGE', explore, rank, rank, 'WITHSCORES')[2]
 end
 
@@ -188,6 +188,7 @@ local function add_rows(home, args, first)
   end
 end
 
+-- Stores the posts of these lists since a time, unless they are fewer than a feed has at least.
 local function add_newest(home, lists, since)
   local rows = {}
   for _, list in ipairs(lists) do
@@ -196,24 +197,25 @@ local function add_newest(home, lists, since)
       rows[#rows + 1], rows[#rows + 2] = found[i + 1], found[i]
     end
   end
+  if #rows < 2 * HOME_DEPTH then return false end
   add_rows(home, rows, 1)
+  return true
 end
 
--- One server: stores posts of these users. Returns the time since which the feed is complete, '' if it has all of them;
--- nothing if there are too many.
+-- One server: stores posts of these users, all or at least `HOME_DEPTH`. Returns the time since which the feed is complete,
+-- '' if it has all of them; nothing if there are too many.
 local function unite_home(home, names, explore)
   local lists, posts = short_lists(names)
   if not lists then return end
   redis.call('DEL', home)
   local since = time_of_newest(posts, explore)
-  if since then
-    add_newest(home, lists, since)
-  elseif #lists > 0 then
+  if since and add_newest(home, lists, since) then return since end
+  if #lists > 0 then
     local count = #lists
     lists[count + 1], lists[count + 2] = 'AGGREGATE', 'MAX' -- a post that is in two lists keeps its time
     redis.call('ZUNIONSTORE', home, count, unpack(lists))
   end
-  return since or ''
+  return ''
 end
 
 -- home_open: return a page of a home feed after merging new posts; or what the caller must do first.
@@ -268,6 +270,17 @@ command('home_merge', function(keys, args)
   expire_home(home, state, args[1])
   cut_home(home, state)
   return home_page(home, state, args, 3)
+end)
+
+-- followers_with_feed: return which of some followers have a home feed. One server only.
+-- KEYS followers recent   ARGV first, last   Reply {followers read, name, …}
+query('followers_with_feed', function(keys, args)
+  local names = redis.call('ZRANGE', keys[1], args[1], args[2])
+  local found = {#names}
+  for _, name in ipairs(names) do
+    if redis.call('EXISTS', key.tmp_home(name), key.tmp_home_state(name)) > 0 then found[#found + 1] = name end
+  end
+  return found
 end)
 
 -- home_push: add new posts to a feed that exists, also to one that another service built. Its expiry does not change.

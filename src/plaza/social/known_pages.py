@@ -1,0 +1,75 @@
+"""Remembers pages that many readers have in common, such as the first of explore, until a key that they show changes.
+
+What a page shows of its posts and their authors is the same for all viewers, but for likes, bookmarks and hidden users.
+So it is looked up and put together once, and not for each reader.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, TypeVar
+
+from plaza.core.valkey import Valkey
+
+T = TypeVar("T")
+
+
+class KnownPages(Generic[T]):
+    """Pages by what identifies them. When there are too many, the least recently used are dropped.
+
+    `entry_of` is as in `TrackingCache`. Valkey must track the keys of a page when it is put here, which is so for what
+    `TrackingCache` has: this cache is as new as that one.
+    """
+
+    def __init__(self, valkey: Valkey, max_pages: int, entry_of: Callable[[str], str]) -> None:
+        self._max_pages = max_pages
+        self._entry_of = entry_of
+        self._pages: OrderedDict[Hashable, tuple[T, tuple[str, ...]]] = OrderedDict()
+        self._names_by_key: dict[str, set[Hashable]] = {}
+        self._asked: OrderedDict[Hashable, None] = OrderedDict()
+        valkey.on_invalidate(self._invalidate)
+
+    def get(self, name: Hashable) -> T | None:
+        found = self._pages.get(name)
+        if found is None:
+            return None
+        self._pages.move_to_end(name)
+        return found[0]
+
+    def is_wanted(self, name: Hashable) -> bool:
+        """Whether a page has been asked for lately: to remember one that is read once costs more than it saves."""
+        if name in self._asked:
+            return True
+        self._asked[name] = None
+        if len(self._asked) > self._max_pages:
+            self._asked.popitem(last=False)
+        return False
+
+    def put(self, name: Hashable, page: T, keys: Iterable[str]) -> None:
+        """Remember a page that depends on these keys."""
+        if name in self._pages:
+            self._drop(name)
+        unique = tuple(dict.fromkeys(keys))
+        self._pages[name] = page, unique
+        for key in unique:
+            self._names_by_key.setdefault(key, set()).add(name)
+        if len(self._pages) > self._max_pages:
+            self._drop(next(iter(self._pages)))
+
+    def _drop(self, name: Hashable) -> None:
+        _, keys = self._pages.pop(name)
+        for key in keys:
+            names = self._names_by_key[key]
+            names.discard(name)
+            if not names:
+                del self._names_by_key[key]
+
+    def _invalidate(self, keys: list[str] | None) -> None:
+        if keys is None:
+            self._pages.clear()
+            self._names_by_key.clear()
+            return
+        for key in map(self._entry_of, keys):
+            for name in list(self._names_by_key.get(key, ())):
+                self._drop(name)

@@ -1,0 +1,80 @@
+"""Pages that readers have in common are put together once, and are never stale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plaza.core.auth import Actor
+from plaza.core.paging import Page
+from plaza.social import post_reader
+from plaza.social.feeds import Feeds
+from plaza.social.keys import POST, USER
+from plaza.social.model import FeedItem
+from plaza.social.post_reader import PostReader
+from tests.social.conftest import ADMIN, Social
+
+
+async def read_often(feeds: Feeds, viewer: Actor | None, page: Page) -> list[FeedItem]:
+    """Read a page of explore until it is known. Every read must show the same."""
+    pages = [(await feeds.explore(viewer, page)).items for _ in range(4)]
+    assert pages[0] == pages[-1]
+    return pages[-1]
+
+
+async def test_a_known_page_shows_each_change_at_the_next_read(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any
+) -> None:
+    if social.valkey.clustered:
+        return
+    first, second = await social.post(ana, "one #tea"), await social.post(bob, "two #tea")
+    feeds = social.feeds
+
+    async def known(viewer: Actor | None) -> dict[str, FeedItem]:
+        """Return the items by author, after the page has become known again."""
+        before = {item.post.user_id: item for item in (await feeds.explore(viewer, Page())).items}
+        kept, again = await read_often(feeds, None, Page()), await read_often(feeds, None, Page())
+        assert all(one is other for one, other in zip(kept, again, strict=True)), "put together once"
+        return before
+
+    await known(None)
+    await redis_client.hset(POST(first.id), "content", "changed")
+    assert (await known(None))["ana"].post.content == "changed"
+    await redis_client.hset(USER("ana"), "bio", "sails")
+    shown = (await known(None))["ana"].user
+    assert shown is not None
+    assert shown.bio == "sails"
+    await redis_client.sadd(f"{POST(second.id)}:likes", "ana")
+    assert (await known(ana))["bob"].post.isLiked
+    assert not (await known(bob))["bob"].post.isLiked
+    assert not (await known(None))["bob"].post.isLiked
+    await redis_client.zadd(f"{USER('ana')}:bookmarked", {first.id: 1})
+    assert (await known(ana))["ana"].post.isBookmarked
+    await redis_client.zadd(f"{USER('ana')}:muted", {"bob": 1})
+    assert set(await known(ana)) == {"ana"}
+    assert set(await known(None)) == {"ana", "bob"}
+    await redis_client.hset(POST(second.id), "banned", "true")
+    assert set(await known(None)) == {"ana"}
+    await social.posts.delete(ADMIN, first.id)
+    assert not (await feeds.explore(None, Page())).items
+
+
+async def test_a_post_may_be_in_several_known_pages_and_twice_in_one(
+    social: Social, ana: Actor, redis_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(post_reader, "MAX_KNOWN_PAGES", 2)
+    reader = PostReader(social.functions)
+    feeds = Feeds(social.functions, reader, social.users, social.clock)
+    ids = [(await social.post(ana, f"#tea #milk {n}")).id for n in range(3)]
+    for text in ("first", "second"):
+        for id in ids:
+            await redis_client.hset(POST(id), "content", text)
+        for limit in (1, 2, 3, 2, 3):
+            items = await read_often(feeds, None, Page(limit=limit))
+            assert [item.post.content for item in items] == [text] * limit
+        for _ in range(3):
+            for found in await feeds.top_posts(ana, "tea,milk", 3):
+                assert [item.post.content for item in found.posts] == [text] * 3
+        for limit in (1, 2):  # take the place of the other pages
+            assert len(await read_often(feeds, None, Page(limit=limit))) == limit
