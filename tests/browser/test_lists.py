@@ -26,6 +26,7 @@ LAYOUT_SHIFTS = """() => new Promise((resolve) => {
 @pytest.fixture(scope="module")
 def plaza(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserCommunity]:
     with community(tmp_path_factory.mktemp("lists") / "var") as plaza:
+        plaza.request("POST", "/posts", "mira", content="Seeds for all. #garden")
         for number in range(1, 46):
             plaza.request("POST", "/posts", "jonas", content=f"Note {number} from the allotment. #garden #notes")
         yield plaza
@@ -43,6 +44,14 @@ def test_the_first_view_of_explore_is_small_and_does_not_move(windows: Windows) 
     fonts = [size for url, size in sizes.items() if url.endswith(".woff2")]
     assert len(fonts) == 2
     assert window.page.evaluate(LAYOUT_SHIFTS) == []
+
+
+def test_an_event_does_not_move_when_its_script_starts(windows: Windows, plaza: BrowserCommunity) -> None:
+    plaza.request("PUT", "/analytics/events/harvest", "admin", starts_at=2_000_000_000_000)
+    page = windows(viewport={"width": 380, "height": 800}, timezone_id="Europe/Berlin").page
+    page.goto("/app/events/harvest")
+    expect(page.locator("#watching")).to_have_text("1")
+    assert page.evaluate(LAYOUT_SHIFTS) == []
 
 
 def transferred(response: Response) -> bytes:
@@ -65,6 +74,34 @@ def test_older_posts_are_added_and_back_returns_to_the_same_place(windows: Windo
     page.go_back()
     expect(page.locator("#feed > article")).to_have_count(40)
     page.wait_for_function("place => Math.abs(scrollY - place) < 50", arg=place)
+
+
+def test_tags_and_people_lead_a_new_user_on(windows: Windows, plaza: BrowserCommunity) -> None:
+    page = windows(viewport={"width": 1440, "height": 900}).sign_up("nell")
+    expect(page.locator(".sidebar")).to_contain_text("Used by the most people in the latest 100 posts.")
+    page.locator(".sidebar").get_by_role("link", name="#garden").click()
+    expect(page.get_by_role("heading", name="#garden")).to_be_visible()
+    page.get_by_role("link", name="Following", exact=True).click()
+    page.locator(".empty").get_by_role("link", name="Explore").click()
+    page.goto("/app/people/mira")
+    page.get_by_role("button", name="Follow", exact=True).click()
+    page.get_by_role("link", name="Following", exact=True).click()
+    expect(page.get_by_text("The people you follow also follow them.")).to_be_visible()
+    page.get_by_role("link", name="Followed by 1 you follow").click()
+    expect(page.get_by_role("heading", name="Jonas Lindqvist")).to_be_visible()
+
+    # A new name is on one's own posts at once. A post that is new has no counts, and no zeros either.
+    page.goto("/app")
+    page.get_by_label("Your post").fill("My first bed")
+    page.get_by_role("button", name="Post", exact=True).click()
+    card = page.locator("#feed > article", has_text="My first bed")
+    expect(card).to_contain_text("nell")
+    assert "0" not in card.locator(".actions").inner_text()
+    page.goto("/app/profile")
+    page.get_by_label("Display name").fill("Nell Marsh")
+    page.get_by_role("button", name="Save").click()
+    page.wait_for_url("**/app/people/nell")
+    assert card.locator(".byline a").inner_text() == "Nell Marsh"
 
 
 def test_a_deleted_post_and_an_unfollowed_user_come_back_with_undo(windows: Windows, plaza: BrowserCommunity) -> None:

@@ -102,7 +102,8 @@ def test_generated_records_are_valid_imports_and_lie_in_the_past() -> None:
 def test_no_sentence_of_posts_comments_and_challenges_belongs_to_two_users() -> None:
     users = CommunityUsers()
     plan = CommunityPlan("community", users, COMMUNITY_POSTS, ANCHOR, SMALL_COMMUNITY)
-    items = plan.generate_posts(0, COMMUNITY_POSTS)
+    items = [item for batch in range(6) for item in plan.generate_posts(batch, 25)]  # as they are loaded
+    assert len(items) == COMMUNITY_POSTS
     assert len(users.sentences) == COMMUNITY_POSTS, "each is said once"
     texts = [(item.post.username, item.post.content.partition(" #")[0]) for item in items]
     comments = [(comment.username, comment.content) for item in items for comment in item.comments]

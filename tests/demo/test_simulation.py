@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from plaza.app import Plaza, running
 from plaza.core.errors import NotFound
@@ -61,7 +62,9 @@ async def test_one_of_many_workers_simulates(plaza_with_users: Plaza, redis_clie
     async with running(settings) as other:
         demos = [plaza.get(Demo) for plaza in (plaza_with_users, other)]
         for demo in demos:
-            demo._timer = replace(demo._timer, every_seconds=600)  # on a slow machine the next step could be due
+            demo._timer = structs.replace(
+                demo._timer, every_seconds=600
+            )  # on a slow machine the next step could be due
         for _ in range(3):
             await asyncio.gather(*(demo.turn() for demo in demos for _ in range(3)))
     job = await redis_client.hgetall("job:demo.simulate")

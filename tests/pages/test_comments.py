@@ -30,14 +30,24 @@ async def test_a_discussion_below_an_article(ana: PageClient, guest: PageClient,
     assert (await ana.submit(edit, page=edit, content=" ")).status_code == 422
     await ana.submit(edit, page=edit, content="Worth reading twice")
     assert "Worth reading twice" in (await guest.get(page)).text
-    delete = f"{page}/comments/{comment}/delete"
-    assert (await ana.get(delete)).status_code == 403
+    new = {"title": "Walk", "category": "1", "duration": "9", "is_public": "1"}
+    await ana.submit("/app/challenges", page="/app/challenges/new", **new)
+    for path, fields in (
+        ("1/join", {"on": "1"}),
+        ("1/posts", {"text": "Day 1"}),
+        ("posts/1/comments", {"content": "?"}),
+    ):
+        await ana.submit(f"/app/challenges/{path}", **fields)
     async with PageClient(url) as admin:
         await admin.sign_up("robin")
         await plaza.get(Users).set_role(API, "robin", "admin")
-        assert f'href="{delete}"' in (await admin.get(page)).text, "an admin is asked first"
-        assert "This cannot be undone." in (await admin.get(delete)).text
-        await admin.submit(delete, page=delete)
+        for place, id in ((page, comment), ("/app/challenges/posts/1", "1")):
+            delete = f"{place}/comments/{id}/delete"
+            assert (await ana.get(delete)).status_code == 403
+            assert f'href="{delete}"' in (await admin.get(place)).text, "an admin is asked first"
+            assert "This cannot be undone." in (await admin.get(delete)).text
+            await admin.submit(delete, page=delete)
+        assert 'id="comment-1"' not in (await guest.get("/app/challenges/posts/1")).text
     shown = (await guest.get(page)).text
     assert "Worth" not in shown
     assert "Deleted comment" in shown

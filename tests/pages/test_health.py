@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from plaza.web.chart_geometry import largest_shares, time_bars
 from plaza.web.formatting import code_spans, format_bytes, format_duration, format_number
+from plaza.web.health_charts import ChartLine
 from plaza.web.health_figures import Counters, Latency, RouteFigures, _figures_between, percentiles
+from plaza.web.rendering import render
 
 INF = float("inf")
 
@@ -51,3 +53,10 @@ def test_durations_numbers_and_sizes_are_formatted_with_units() -> None:
     ]
     assert [format_bytes(n) for n in (12, 3400, 1.2e9)] == ["12 B", "3.4 kB", "1.2 GB"]
     assert str(code_spans("`a<b>` & c")) == "<code>a&lt;b&gt;</code> &amp; c"
+
+
+def test_charts_without_requests_say_so_and_have_no_scale() -> None:
+    charts = {"updated": 0, "start": "1 h ago", "requests": ChartLine("requests/s", "M0 116"), "requests_max": "0"}
+    text = render("operator-health-charts.html", charts={**charts, "latencies": [], "latency_max": "0"})
+    assert "No requests in this time." in text
+    assert "data-max" not in text

@@ -104,6 +104,9 @@ async def test_no_stored_text_becomes_markup(ana: PageClient, url: str, plaza: P
             "/operator/keys/user",
             "/operator/keys/post", f"/operator/keys/user/key?name={quote(USER('ana'))}", "/operator/webhooks",
             f"/operator/webhooks/{hook}", f"/operator/log?q={quote(EVIL)}", "/operator/health",
+            "/operator/articles", f"/operator/articles?author={quote(EVIL)}",
+            f"/operator/articles?number={quote(EVIL)}", f"/operator/articles?title={quote(EVIL)}",
+            "/operator/items", f"/operator/items?q={quote(EVIL)}",
         ):  # fmt: skip
             response = await operator.get(f"/app{path}")
             assert response.status_code == 200, (path, response.text)

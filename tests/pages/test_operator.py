@@ -34,7 +34,7 @@ from plaza.social.keys import AUTH_USER, USER, USER_POSTS
 from plaza.social.model import NewPost, PasswordLogin
 from plaza.social.posts import Posts
 from plaza.social.users import Users
-from plaza.web import chart_geometry
+from plaza.web import chart_geometry, routes_operator_health
 from plaza.web.formatting import format_utc
 from plaza.web.text_html import format_date_time
 from tests.pages.conftest import PageClient, ParsedPage
@@ -203,6 +203,20 @@ async def test_health_shows_figures_and_runs_an_audit(plaza: Plaza, admin: PageC
         assert '"requestsPerSecond"' in line
 
 
+async def test_an_open_page_gets_nothing_more_when_the_role_is_taken_away(
+    plaza: Plaza, admin: PageClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes_operator_health, "UPDATE_SECONDS", 0.05)
+    for path in ("/app/operator/health/stream", "/app/operator/live/stream?event=night"):
+        await plaza.get(Users).set_role(API, "ana", "admin")
+        async with admin.stream("GET", path) as stream:
+            lines = stream.aiter_lines()
+            await anext(line async for line in lines if line.startswith("data: "))
+            await plaza.get(Users).set_role(API, "ana", "user")
+            later = [line async for line in lines if line.startswith("data: ")]
+            assert len(later) < 20, "it ended long before its last update"
+
+
 async def _with(admin: PageClient, words: str) -> str:
     fragment = (await admin.get("/app/operator/health/audit")).text
     return fragment if words in fragment else ""
@@ -264,7 +278,7 @@ async def test_the_health_chart_is_full_when_the_page_opens(plaza: Plaza, admin:
         assert text in page
     week = (await admin.get("/app/operator/health", params={"span": "week"})).text
     assert "7 days ago" in week
-    assert (await admin.get("/app/operator/health", params={"span": "year"})).status_code == 404
+    assert (await admin.get("/app/operator/health", params={"span": "year"})).status_code == 422
 
 
 async def test_the_audience_page_shows_retention_comparison_quality_and_exports(
@@ -282,7 +296,7 @@ async def test_the_audience_page_shows_retention_comparison_quality_and_exports(
         "0 100.0% 1 1 0 0",
         "<b>stage 1 1 1",
         "DE 1 939 939",
-        "Not counted",
+        "only counted with PLAZA_LIVE_SOURCES",
         "Left for good by minute No viewer",
     ):
         assert shown in text, shown

@@ -42,6 +42,9 @@ async def test_an_operator_declares_and_edits_an_event_without_typing_an_id(plaz
     assert (await plaza.get(LiveService).get_event(event)).title == "The fair"
     refused = await admin.submit(LIVE, page=LIVE, title="x" * 501)
     assert (refused.status_code, "Title must have at most 500 characters." in refused.text) == (422, True)
+    for starts in ("tomorrow", "0001-01-01T00:00", "9999-12-31T23:59", "2027-01-02T18:30+05:00"):
+        refused = await admin.submit(LIVE, page=LIVE, title="Fair", starts=starts)
+        assert (refused.status_code, "Use a date and a time in UTC" in refused.text) == (422, True), starts
 
 
 async def test_an_undeclared_event_with_viewers_is_listed_and_can_be_declared(plaza: Plaza, admin: PageClient) -> None:

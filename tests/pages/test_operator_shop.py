@@ -69,6 +69,20 @@ async def test_an_operator_creates_edits_and_withdraws_an_item(plaza: Plaza, adm
     assert ("POST /app/operator/items/{id}", "withdrawn=true") in await logged(plaza)
 
 
+async def test_an_operator_finds_an_item_by_name_or_number(admin: PageClient) -> None:
+    lamp, cup = await create_item(admin, name="Blue lamp"), await create_item(admin, name="Cup, 100%")
+    await admin.submit(cup, page=f"{cup}/withdraw")
+    for text, found in (("LAMP", [lamp]), (" cup", [cup]), ("%", [cup]), ("_", []), ("u", [cup, lamp])):
+        page = (await admin.get(ITEMS, params={"q": text})).text
+        assert re.findall(rf'href="({ITEMS}/\d+)"', page) == found, text
+        assert ("No items match." in page) is (not found), text
+    id = cup.rpartition("/")[2]
+    for text in (id, f" #{id} "):
+        assert (await admin.get(ITEMS, params={"q": text})).headers["location"] == cup, text
+    for wrong in ("-1", "999999", "9" * 500, "<b>"):
+        assert "No items match." in (await admin.get(ITEMS, params={"q": wrong})).text, wrong
+
+
 async def test_a_stock_form_sent_twice_counts_once(plaza: Plaza, admin: PageClient) -> None:
     item = await create_item(admin)
     form = {**await admin.hidden_fields(item), "delta": "4"}
@@ -108,6 +122,10 @@ async def test_an_operator_finds_an_order_and_brings_it_to_its_end(plaza: Plaza,
     number = order.rpartition("/")[2]
     found = await admin.get(ORDERS, params={"number": f" {number} "})
     assert found.headers["location"] == order
+    assert (await admin.get(ORDERS, params={"number": f"#{number}"})).headers["location"] == order
+    for wrong in ("0", "999999", "9" * 500, "abc", "-1"):
+        missing = await admin.get(ORDERS, params={"number": wrong})
+        assert (missing.status_code, "There is no order with this number." in missing.text) == (200, True), wrong
     for query, expected in (({"customer": "ana", "state": "placed"}, True), ({"state": "paid"}, False)):
         assert (f'href="{order}"' in (await admin.get(ORDERS, params=query)).text) is expected
     for state in ("paid", "shipped", "done"):

@@ -13,6 +13,7 @@ from plaza.app import Plaza
 from plaza.core.auth import API
 from plaza.desk.directory import UserDirectory
 from plaza.desk.growth import Growth
+from plaza.social.keys import USER
 from plaza.social.users import Users
 from tests.pages.conftest import PageClient
 
@@ -74,12 +75,33 @@ async def test_an_operator_changes_a_role(plaza: Plaza, admin: PageClient, ben: 
     assert (await ben.get(USERS)).status_code == 200
     assert ("POST /app/operator/users/{username}/role", "ben") in await logged(plaza)
     assert (await admin.submit(f"{BEN}/role", page=BEN, role="king")).status_code == 422
+    assert (await admin.get(f"{BEN}/role", params={"role": "admin"})).headers["location"] == BEN, "nothing to change"
+
+
+async def test_an_operator_is_warned_before_losing_the_own_rights(admin: PageClient) -> None:
+    for question in ("suspend", "role?role=user"):
+        assert "This is your own account" in (await admin.get(f"{USERS}/ana/{question}")).text, question
+
+
+async def test_a_profile_of_another_service_is_shown_whatever_its_time(plaza: Plaza, admin: PageClient) -> None:
+    for name, created_at in (("early", "-5"), ("late", str(2**53)), ("odd", "soon")):
+        await plaza.core.valkey.call("HSET", USER(name), "username", name, "role", "user", "created_at", created_at)
+        assert f"@{name}" in (await admin.get(f"{USERS}/{name}")).text, name
+    await plaza.get(UserDirectory).rebuild()
+    assert f'href="{USERS}/late"' in (await admin.get(USERS)).text
+
+
+async def test_a_missing_user_leads_back_to_the_list(admin: PageClient) -> None:
+    missing = await admin.get(f"{USERS}/zacharias")
+    assert (missing.status_code, f'href="{USERS}">Back' in missing.text) == (404, True)
 
 
 async def test_an_operator_ends_sessions(plaza: Plaza, admin: PageClient, ben: PageClient) -> None:
     page = (await admin.get(BEN)).text
     one = page.partition(f'href="{BEN}/sessions?id=')[2].partition('"')[0]
-    await admin.submit(f"{BEN}/sessions", page=f"{BEN}/sessions?id={one}")
+    form = await admin.hidden_fields(f"{BEN}/sessions?id={one}")
+    for _ in range(2):
+        assert (await admin.post(f"{BEN}/sessions", data=form)).status_code == 303, "a second click changes nothing"
     assert "Sign out" not in (await ben.get("/app")).text
     assert "Signed in nowhere." in (await admin.get(BEN)).text
     await ben.submit("/app/sign-in", page="/app/sign-in", username="ben", password="correct horse")
@@ -98,7 +120,11 @@ async def test_an_operator_writes_and_deletes_notes(admin: PageClient, ben: Page
     refused = await admin.submit(f"{BEN}/notes", page=BEN, text="x" * 2_001)
     assert (refused.status_code, "x" * 2_001 in refused.text) == (422, True)
     path = page.partition(f'href="{BEN}/notes/')[2].partition('"')[0]
-    await admin.submit(f"{BEN}/notes/{path}", page=f"{BEN}/notes/{path}")
+    assert "Call &lt;b&gt;first" in (await admin.get(f"{BEN}/notes/{path}")).text, "what is asked about is quoted"
+    assert (await admin.get(f"{USERS}/ana/notes/{path}")).status_code == 404
+    form = await admin.hidden_fields(f"{BEN}/notes/{path}")
+    for _ in range(2):
+        assert (await admin.post(f"{BEN}/notes/{path}", data=form)).status_code == 303, "a second click changes nothing"
     assert "Call" not in (await admin.get(BEN)).text
 
 

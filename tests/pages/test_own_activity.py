@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from plaza.app import Plaza
 from plaza.core.auth import Actor
-from plaza.social.model import NewPost
+from plaza.social.model import NewPost, Profile
 from plaza.social.posts import Posts
 from plaza.social.relations import Relations
 from plaza.social.suggestions import SocialSuggestions
+from plaza.social.users import Users
 from tests.pages.conftest import PageClient
 
 
@@ -50,6 +51,26 @@ async def test_suggested_users_are_followed_by_others_and_never_hidden(ana: Page
     assert "Followed by 2 you follow" in page
     await relations.block(Actor("dora", "user"), "ana")
     assert "People to follow" not in (await ana.get("/app/following")).text
+
+
+async def test_users_who_follow_nobody_are_suggested_the_top_models(ana: PageClient, url: str, plaza: Plaza) -> None:
+    users, posts, root = plaza.get(Users), plaza.get(Posts), Actor("root", "admin")
+    for name in ("bob", "cy", "dora"):
+        async with PageClient(url) as client:
+            await client.sign_up(name)
+        await users.set_role(root, name, "model")
+        for _ in range(2 if name == "cy" else 1):
+            post = await posts.create(Actor(name, "model"), NewPost("hello"))
+            await ana.submit(f"/app/posts/{post.id}/like", on="1")
+    await users.update_profile(Actor("cy", "model"), "cy", Profile(bio="Keeps bees."))
+    await plaza.get(Relations).mute(Actor("ana", "user"), "dora")
+    found = await plaza.get(SocialSuggestions).users_to_follow(Actor("ana", "user"), 5)
+    assert [(each.user.username, each.mutual) for each in found] == [("cy", 0), ("bob", 0)]
+    page = (await ana.get("/app/following")).text
+    assert "Their posts have the most likes, comments and bookmarks." in page
+    assert "Keeps bees." in page
+    to_cy = await plaza.get(SocialSuggestions).users_to_follow(Actor("cy", "model"), 5)
+    assert {each.user.username for each in to_cy} == {"bob", "dora"}, "never themselves"
 
 
 async def test_trending_tags_are_those_of_most_authors(guest: PageClient, plaza: Plaza) -> None:

@@ -169,6 +169,11 @@ async def test_errors_are_pages_for_browsers_and_problem_documents_for_scripts(a
     assert missing.status_code == 404
     assert "No user has this name." in missing.text
     assert any(tag == "nav" for tag, _ in ParsedPage(missing.text).elements), "with the navigation"
+    assert "Sign out" in missing.text
+    assert (await ana.get("/app/operator")).status_code == 403
+    assert (await ana.submit("/app/sign-out", page="/app/operator")).status_code == 303, "its form works too"
+    assert "Sign out" not in (await ana.get("/app/people/missing")).text
+    await ana.sign_up("ana2")
     assert (await ana.get("/app/no/such/page")).headers["content-type"].startswith("text/html")
     problem = await ana.get("/app/people/missing", headers={"x-fragment": "1"})
     assert problem.json()["code"] == "no_profile"
@@ -180,10 +185,19 @@ async def test_errors_are_pages_for_browsers_and_problem_documents_for_scripts(a
 
 async def test_an_invalid_address_is_not_found(ana: PageClient) -> None:
     numbers = ("/posts/x", "/articles/0", "/shop/items/lamp", "/shop/cart/1", "/sign-out")
-    for path in (*numbers, "/articles?order=odd", "/people/%C3%A9", "/people/ana/friends", "/tags/a-b", "?cursor=x"):
+    for path in (*numbers, "/people/%C3%A9", "/people/ana/friends", "/tags/a-b"):
         response = await ana.get(f"/app{path}")
         assert response.status_code == 404, path
         assert "There is no page at this address." in response.text
+
+
+async def test_an_invalid_parameter_leads_to_the_page_without_it(ana: PageClient) -> None:
+    for path, field in (("/articles", "order"), ("/articles?order=top&period=<b>", "period"), ("", "cursor")):
+        response = await ana.get(f"/app{path}" + ("" if "?" in path else f"?{field}=odd"))
+        assert response.status_code == 422, path
+        assert f"The value of “{field}” is not one that this page knows. Open the page without it." in response.text
+        assert f'href="/app{path.partition("?")[0]}">Open the page</a>' in response.text
+        assert "<b>" not in response.text
 
 
 async def test_an_unavailable_valkey_gives_an_error_page(tmp_path: Path) -> None:
@@ -293,6 +307,8 @@ async def test_an_event_says_what_to_expect_before_it_starts(guest: PageClient, 
     assert "It has not started yet." in page
     assert 'Bring <a href="/app/tags/socks">#socks</a>.' in page
     assert "<bdi>Main stage</bdi>" in page
+    assert "<span>waiting now</span>" in page
+    assert "starts <time" in (await guest.get("/app")).text.split("<aside")[1]
     assert "It has not started yet." not in (await guest.get("/app/events/past")).text
 
 

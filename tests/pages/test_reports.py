@@ -35,7 +35,8 @@ async def test_report_queue_ban_gone(plaza: Plaza, ana: PageClient, guest: PageC
         path = f"/app/operator/reports/{number}"
         assert "All sessions end" in (await root.get(f"{path}/suspend")).text
         asked = (await root.get(f"{path}/remove")).text
-        assert "Ban the post of ben?" in asked
+        for shown in ("Ban the post of ben?", "“Buy &lt;now&gt;”", "“Advertising”"):
+            assert shown in asked
         assert (await ana.get(f"{path}/remove")).status_code == 403
         assert (await guest.get(post)).status_code == 200, "it only asked"
         await root.submit(path, page=f"{path}/remove", note="An advertisement")
@@ -57,3 +58,22 @@ async def test_report_queue_ban_gone(plaza: Plaza, ana: PageClient, guest: PageC
         await root.submit(f"/app/posts/{id}/ban", page=banned, on="0")
         assert "No banned posts." in (await root.get(banned)).text
         assert (await guest.get(post)).status_code == 200
+
+
+async def test_a_report_that_another_admin_closed_is_not_changed(plaza: Plaza, ana: PageClient, url: str) -> None:
+    async with PageClient(url) as ben, PageClient(url) as cleo:
+        for name, client in (("ben", ben), ("cleo", cleo)):
+            await client.sign_up(name)
+            await plaza.get(Users).set_role(API, name, "admin")
+        await ana.submit("/app/posts", content="Hello", next="")
+        await ben.submit("/app/report", subject="user", id="ana", reason="Rude")
+        queue = "/app/operator/reports?subject=user"
+        (number,) = re.findall(r'id="report-(\d+)"', (await ben.get(queue)).text)
+        path = f"/app/operator/reports/{number}"
+        forms = [await client.hidden_fields(queue) for client in (ben, cleo)]
+        for _ in range(2):
+            closed = await ben.post(path, data={**forms[0], "action": "resolve"})
+            assert (closed.status_code, closed.headers["location"]) == (303, queue), "the same part of the queue"
+        late = await cleo.post(path, data={**forms[1], "action": "dismiss"})
+        assert (late.status_code, "ben has closed this report" in late.text) == (409, True)
+        assert (await plaza.get(Reports).get(int(number))).state == "resolved"

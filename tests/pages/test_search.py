@@ -66,6 +66,7 @@ def test_matches_are_marked_and_texts_are_cut_around_them() -> None:
     assert long.startswith("…")
     assert long.endswith("…")
     assert highlight("", parse_query("x"), 10) == ""
+    assert "<mark>" not in highlight("word " * 2_000 + "needle", parse_query("needle"), 100), "longer than users write"
 
 
 def test_a_tag_is_marked_with_its_sign_and_no_other_word() -> None:

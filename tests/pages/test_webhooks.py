@@ -8,12 +8,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+from standardwebhooks import Webhook as Verifier
 
 from plaza.app import Plaza, running
 from plaza.core.auth import API
 from plaza.core.event_streams import stream_of
 from plaza.core.settings import Settings
 from plaza.social.users import Users
+from plaza.webhooks.deliveries import Deliveries
 from plaza.webhooks.endpoints import Webhooks
 from tests.databases import with_tables
 from tests.pages.conftest import PageClient
@@ -68,16 +70,26 @@ async def test_an_operator_adds_tests_switches_rotates_and_removes_a_webhook(
     assert (await admin.submit(f"{path}/test", page=path)).headers["location"] == path
     assert len(receiver.requests) == 1
     assert "webhook.test" in (await admin.get(path)).text
-    await admin.submit(f"{path}/switch", page=path, on="0")
+    asked = (await admin.get(f"{path}/disable")).text
+    assert "What happens until then is never sent." in asked
+    assert (await plaza.get(Webhooks).get(webhook.id)).enabled, "it only asked"
+    await admin.submit(f"{path}/switch", page=f"{path}/disable")
     for shown in (path, "/app/operator/health"):
         assert "Disabled by an operator." in (await admin.get(shown)).text
     await admin.submit(f"{path}/switch", page=path, on="1")
     assert (await plaza.get(Webhooks).get(webhook.id)).enabled
     assert "disabled." not in (await admin.get("/app/operator/health")).text
-    rotated = await admin.submit(f"{path}/rotate", page=path)
-    assert re.search(r"whsec_", rotated.text)
-    assert secret not in rotated.text
-    assert (await admin.submit(f"{path}/remove", page=path)).headers["location"] == LIST
+    rotation = await admin.hidden_fields(f"{path}/rotate")
+    secrets = [
+        re.findall(r"whsec_[\w+/=]+", (await admin.post(f"{path}/rotate", data=rotation)).text) for _ in range(2)
+    ]
+    assert secrets[0] == secrets[1] != [secret], "a second click does not replace the new secret"
+    await plaza.get(Deliveries).test(webhook.id)
+    sent = receiver.requests[-1]
+    for known in (secret, *secrets[0]):
+        Verifier(known).verify(sent.body, sent.headers)
+    for _ in range(2):
+        assert (await admin.submit(f"{path}/remove", page=LIST)).headers["location"] == LIST
     assert (await admin.get(path)).status_code == 404
     assert await plaza.get(Webhooks).list_all() == []
 
@@ -93,6 +105,28 @@ async def test_a_refused_form_says_why_and_keeps_what_was_typed(admin: PageClien
         assert response.status_code == 422, field
         assert problem in response.text
         assert f'value="{given}"' in response.text
+
+
+async def test_an_operator_edits_a_webhook(plaza: Plaza, admin: PageClient) -> None:
+    await add(admin, "https://example.org/old", types="post.*", description="Old")
+    (webhook,) = await plaza.get(Webhooks).list_all()
+    path = f"{LIST}/{webhook.id}"
+    assert 'value="https://example.org/old"' in (await admin.get(path)).text
+    form = {"url": "https://example.org/new", "types": "order.*, user.followed", "description": ""}
+    assert (await admin.submit(path, page=path, **form, include_imports="1")).headers["location"] == path
+    changed = await plaza.get(Webhooks).get(webhook.id)
+    assert (changed.url, changed.types) == ("https://example.org/new", ["order.*", "user.followed"])
+    assert (changed.description, changed.include_imports, changed.enabled) == ("", True, True)
+    for field, given, problem in (
+        ("url", "ftp://x.org/", "Invalid URL."),
+        ("types", "nonsense", "Invalid event type."),
+    ):
+        refused = await admin.submit(path, page=path, **{**form, field: given})
+        assert (refused.status_code, problem in refused.text) == (422, True), field
+        assert f'value="{given}"' in refused.text
+    await admin.submit(path, page=path, **form)
+    assert not (await plaza.get(Webhooks).get(webhook.id)).include_imports
+    assert (await admin.submit(f"{LIST}/{'0' * 16}", page=path, **form)).status_code == 404
 
 
 async def test_a_failed_delivery_is_retried_with_a_button(plaza: Plaza, admin: PageClient, receiver: Receiver) -> None:

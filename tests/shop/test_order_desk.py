@@ -17,6 +17,7 @@ from plaza.core.paging import Page
 from plaza.core.sql import Sql
 from plaza.shop import order_desk
 from plaza.shop.model import (
+    AllItemsQuery,
     EmptyCart,
     ItemChange,
     OperatorOrder,
@@ -173,7 +174,8 @@ async def test_a_withdrawn_item_is_not_listed_read_or_sold_until_it_is_back(both
         await both.items.read(item.id)
     with pytest.raises(OutOfStock):
         await both.checkout.check_out(token)
-    (shown,) = (await both.item_desk.page(Page())).items
+    (shown,) = (await both.item_desk.page(AllItemsQuery(name="gtab"))).items
+    assert (await both.item_desk.page(AllItemsQuery(name="_"))).items == [], "no wildcard"
     assert (shown.withdrawn, shown.qty) == (True, 5)
     await both.item_desk.change_stock(item.id, 1)
     with pytest.raises(NotFound):

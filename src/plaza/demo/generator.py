@@ -115,10 +115,19 @@ class CommunityPlan:
         return list(found)
 
     def generate_posts(self, batch: int, count: int) -> list[GeneratedPost]:
-        """Return a batch of posts with their likes, bookmarks and comments."""
+        """Return a batch of posts with their likes, bookmarks and comments.
+
+        In the small community no comment is repeated, which only those who generate all of them know.
+        """
+        numbers = range(batch * count, min((batch + 1) * count, self.posts))
+        if isinstance(self.users, CommunityUsers):
+            return self._generate(range(self.posts), 0)[numbers.start : numbers.stop]
+        return self._generate(numbers, batch)
+
+    def _generate(self, numbers: range, batch: int) -> list[GeneratedPost]:
         rng = Random(f"{self.name}/{self.users.size}/posts/{batch}")
         result, used, said = list[GeneratedPost](), set[str](), set[str]()
-        for n in range(batch * count, min((batch + 1) * count, self.posts)):
+        for n in numbers:
             author, text = self._choose_text(n, rng, used)
             created = self._post_time(rng)
             item = GeneratedPost(PostRecord(_id(rng), self.users.name(author), text, created_at=created))

@@ -14,11 +14,12 @@ import asyncio
 import ipaddress
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from msgspec import Struct
+from msgspec.structs import replace
 
 from plaza.core.domain import Core
 from plaza.core.errors import NotFound
@@ -49,8 +50,7 @@ LOAD_LEASE_SECONDS: Final = 3.0
 WANTED, LOADED = "wanted", "loaded"
 
 
-@dataclass(frozen=True, slots=True)
-class DemoState:
+class DemoState(Struct, frozen=True):
     """The state of the demo."""
 
     state: str
@@ -62,8 +62,7 @@ class DemoState:
         return self.state == LOADED
 
 
-@dataclass(frozen=True, slots=True)
-class DemoParts:
+class DemoParts(Struct, frozen=True):
     """What a running demo needs."""
 
     loader: DemoLoader

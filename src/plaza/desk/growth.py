@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final, get_args
 
 import msgspec
@@ -27,8 +28,9 @@ from plaza.desk.keys import ACTIVE_SECONDS, ACTIVE_USERS
 from plaza.desk.model import DayFigures, GrowthFigures, Metric
 from plaza.desk.tables import DESK_DAYS, DESK_POSITIONS
 
-# Events in one transaction.
-BATCH: Final = 1_000
+# Events in one transaction. Reading them takes 1 ms of the event loop, and 0.2 ms of Valkey.
+BATCH: Final = 200
+DAY_MS: Final = 86_400_000
 METRICS: Final[tuple[Metric, ...]] = get_args(Metric)
 
 # What counts, by the type of its event.
@@ -163,6 +165,11 @@ def _data(event: Event) -> dict[str, Any]:
 def _day(event: Event) -> str | None:
     """Return the day of an event in UTC; None if its time makes no sense."""
     try:
-        return datetime.fromtimestamp(event.time / 1000, UTC).date().isoformat()
+        return _day_name(event.time // DAY_MS)
     except (ValueError, OverflowError, OSError):
         return None
+
+
+@lru_cache(16)  # most events are of today
+def _day_name(day: int) -> str:
+    return datetime.fromtimestamp(day * DAY_MS / 1000, UTC).date().isoformat()

@@ -41,6 +41,13 @@ class UserNotes:
         paged = await page_by_position(name, page, ids, self._read_many)
         return UserNotesPage(paged.items, paged.pagination)
 
+    async def get(self, username: str, id: int) -> UserNote:
+        """Return a note about a user. One short read."""
+        (note,) = await self._read_many([str(id)])
+        if note is None or note.username != username:
+            raise _missing(id)
+        return note
+
     async def create(self, actor: Actor, username: str, text: str, operation: str | None = None) -> UserNote:
         """Write a note. The same operation writes one note. A round trip or two, and one transaction."""
         now = self._clock.now_ms()
@@ -58,11 +65,15 @@ class UserNotes:
         statement = delete(USER_NOTES).where(USER_NOTES.c.id == id, USER_NOTES.c.username == username)
         async with self._sql.begin() as tx:
             if not (await tx.execute(statement)).rowcount:
-                raise NotFound("There is no note with this id about this user.", id=id)
+                raise _missing(id)
 
     async def _read_many(self, ids: Sequence[str]) -> list[UserNote | None]:
         rows = {str(row.id): row for row in await self._sql.fetch_all(_BY_IDS, ids=[int(id) for id in ids])}
         return [_note(rows[id]) if id in rows else None for id in ids]
+
+
+def _missing(id: int) -> NotFound:
+    return NotFound("There is no note with this id about this user.", id=id)
 
 
 def _note(row: Any) -> UserNote:

@@ -19,7 +19,7 @@ from plaza.core.sql_paging import ids_in_table, newest_ids
 from plaza.core.username_locks import lock_username
 from plaza.core.valkey import Valkey
 from plaza.reports.events import STREAM, ReportCreated, ReportReopened, ReportResolved
-from plaza.reports.model import AlreadyReported, NewReport, Report, ReportChange, ReportsQuery
+from plaza.reports.model import AlreadyReported, NewReport, Report, ReportChange, ReportsQuery, Subject
 from plaza.reports.tables import REPORTS
 
 _OTHERS = REPORTS.alias()
@@ -38,6 +38,16 @@ _OF_AUTHOR = (
     .label("of_author")
 )
 _BY_IDS = select(REPORTS, _OF_THING, _OF_AUTHOR).where(REPORTS.c.id.in_(bindparam("ids", expanding=True)))
+
+_OPEN_COUNTS = (
+    select(REPORTS.c.thing, func.count().label("reports"))
+    .where(
+        REPORTS.c.state == "open",
+        REPORTS.c.kind == bindparam("subject"),
+        REPORTS.c.thing.in_(bindparam("ids", expanding=True)),
+    )
+    .group_by(REPORTS.c.thing)
+)
 
 
 class Reports:
@@ -103,6 +113,11 @@ class Reports:
         name = f"reports {query.state} {query.subject} {query.author} {query.subject_id}"
         after = ids_in_table(self._sql, name, newest_ids(REPORTS.c.id, *where))
         return await page_by_position(name, query, after, self._load)
+
+    async def count_open(self, subject: Subject, ids: Sequence[str]) -> dict[str, int]:
+        """Return how many open reports things have, by id; those without one are missing. One statement."""
+        rows = await self._sql.fetch_all(_OPEN_COUNTS, subject=subject, ids=list(ids))
+        return {row.thing: row.reports for row in rows}
 
     async def change(self, actor: Actor, id: int, change: ReportChange) -> Report:
         """Close a report, with a note, or open it again. Closing it again changes the note only."""

@@ -10,9 +10,9 @@ so concurrent checkouts never oversell.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec import Struct
 from sqlalchemy import insert, select, update
 
 from plaza.caching.row_store import RowData
@@ -51,8 +51,7 @@ class _AlreadyOrdered(Exception):
     """The cart was already ordered."""
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenCheckout:
+class _OpenCheckout(Struct, frozen=True):
     """A cart whose checkout has begun, and the cart that its owner ordered last."""
 
     cart: str

@@ -8,14 +8,14 @@ from typing import Final
 from sqlalchemy import bindparam, select, update
 
 from plaza.core.clock import Clock
-from plaza.core.paging import Page, page_by_position
+from plaza.core.paging import page_by_position
 from plaza.core.sql import Sql
 from plaza.core.sql_events import add_events
 from plaza.core.sql_idempotency import insert_once
 from plaza.core.sql_paging import ids_in_table, newest_ids
 from plaza.shop.events import STREAM, ItemUpdated
 from plaza.shop.items import Items, item_from, item_not_found
-from plaza.shop.model import MAX_STOCK, Item, ItemsPage, OutOfStock, StockHistoryEntry
+from plaza.shop.model import MAX_STOCK, AllItemsQuery, Item, ItemsPage, OutOfStock, StockHistoryEntry
 from plaza.shop.tables import ITEMS, STOCK_CHANGES
 
 HISTORY_SHOWN: Final = 10
@@ -40,9 +40,13 @@ class ItemDesk:
         self._items = items
         self._clock = clock
 
-    async def page(self, page: Page) -> ItemsPage:
-        """Return a page of all items, newest first. Two short reads."""
-        paged = await page_by_position(_LIST, page, ids_in_table(self._sql, _LIST, _NEWEST_IDS), self._read_many)
+    async def page(self, query: AllItemsQuery) -> ItemsPage:
+        """Return a page of all items, newest first, or of those with a text in their name. Two short reads."""
+        name, statement = _LIST, _NEWEST_IDS
+        if query.name:
+            name = f"{_LIST} {query.name}"
+            statement = newest_ids(ITEMS.c.id, ITEMS.c.name.icontains(query.name, autoescape=True))
+        paged = await page_by_position(name, query, ids_in_table(self._sql, name, statement), self._read_many)
         return ItemsPage(paged.items, paged.pagination)
 
     async def read(self, id: int) -> Item:

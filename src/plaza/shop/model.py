@@ -151,6 +151,12 @@ class ItemsPage(msgspec.Struct, frozen=True):
     pagination: Pagination
 
 
+class AllItemsQuery(Page, frozen=True, kw_only=True):
+    """The query parameters of the operators' list of items."""
+
+    name: Annotated[str, Meta(max_length=200, description="Only items with this in the name.", examples=["lamp"])] = ""
+
+
 class StockChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Pieces that were added to the stock, or removed from it. Sales at the same time count too."""
 

@@ -9,9 +9,9 @@ from plaza.core.http.access import ADMIN
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
-from plaza.core.paging import Page
 from plaza.shop.item_desk import ItemDesk
 from plaza.shop.model import (
+    AllItemsQuery,
     Item,
     ItemId,
     ItemsPage,
@@ -62,9 +62,9 @@ async def update_order(id: OrderId, body: OrderChange, desk: OrderDesk) -> Opera
 
 
 @route.get("/items", access=ADMIN)
-async def list_all_items(page: Page, desk: ItemDesk) -> ItemsPage:
-    """List all items, also withdrawn ones, newest first."""
-    return await desk.page(page)
+async def list_all_items(query: AllItemsQuery, desk: ItemDesk) -> ItemsPage:
+    """List all items, also withdrawn ones, newest first; or those with a text in their name."""
+    return await desk.page(query)
 
 
 @route.get("/items/{id}", access=ADMIN)

@@ -68,6 +68,7 @@ def _row(article: Article, now_ms: int, is_open: bool) -> bytes:
         format_age(article.time * 1000, now_ms),
         is_open,
         tuple(article.groups),
+        article.commentsCount,
     ]
 
 
@@ -83,9 +84,10 @@ def _cached_row(
     when: str,
     is_open: bool,
     groups: tuple[str, ...],
+    comments: int,
 ) -> bytes:
     article = {"id": id, "title": title, "link": link, "author": author, "time": time, "groups": groups}
-    article |= {"votes": votes, "vote": vote}
+    article |= {"votes": votes, "vote": vote, "commentsCount": comments}
     return render(
         "article-row.html", article=article, when=when, open=is_open, max_link_characters=MAX_LINK_CHARACTERS
     ).encode()

@@ -55,7 +55,9 @@ def comment_rows(
                 format_age(comment.created_at, now_ms),
                 is_user and is_open,
                 is_user and comment.username != visitor.name,
-                is_user and (visitor.is_admin or visitor.name in (comment.username, post.username)),
+                is_user and comment.username == visitor.name,
+                is_user and visitor.name in (comment.username, post.username),
+                visitor.is_admin and visitor.name not in (comment.username, post.username),
             ]
             for comment in comments
         ]
@@ -83,8 +85,17 @@ def _cached_post(
 
 
 @cached_fragment()
-def _cached_comment(comment: ChallengeComment, when: str, can_reply: bool, can_report: bool, can_delete: bool) -> bytes:
-    rights = {"can_reply": can_reply, "can_report": can_report, "can_delete": can_delete}
+def _cached_comment(
+    comment: ChallengeComment,
+    when: str,
+    can_reply: bool,
+    can_report: bool,
+    can_edit: bool,
+    can_delete: bool,
+    asks: bool,
+) -> bytes:
+    rights = {"can_reply": can_reply, "can_report": can_report, "can_edit": can_edit, "can_delete": can_delete}
+    rights["asks"] = asks  # an admin is asked before the comment of another user is deleted
     return render("challenge-comment.html", comment=comment, when=when, **rights).encode()
 
 

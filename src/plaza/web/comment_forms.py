@@ -1,11 +1,12 @@
-"""Editing and deleting a comment: the same forms below posts and below articles."""
+"""Editing and deleting a comment: the same forms below posts, articles and posts in challenges."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from plaza.core.auth import Actor
 from plaza.core.errors import Forbidden, Invalid, NotFound
@@ -28,25 +29,24 @@ class WrittenComment(Protocol):
     def content(self) -> str: ...
 
     @property
-    def reply_to(self) -> str | None: ...
+    def reply_to(self) -> Any: ...
 
 
 class CommentService(Protocol):
-    async def get(self, viewer: Actor | None, id: str) -> WrittenComment: ...
+    async def get(self, viewer: Actor | None, id: Any) -> WrittenComment: ...
 
-    async def edit(self, actor: Actor, id: str, edit: Any) -> WrittenComment: ...
+    async def edit(self, actor: Actor, id: Any, edit: Any) -> WrittenComment: ...
 
-    async def delete(self, actor: Actor, id: str) -> object: ...
+    async def delete(self, actor: Actor, id: Any) -> object: ...
 
 
-@dataclass(frozen=True, slots=True)
-class CommentForms:
+class CommentForms(Struct, frozen=True):
     """The forms of one comment. `back` is the path of what it is about."""
 
     site: PageResponses
     request: Request
     comments: CommentService
-    comment: str
+    comment: str | int
     back: str
     section: str = ""
 

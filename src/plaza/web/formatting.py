@@ -8,6 +8,8 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
+from plaza.web.text_html import utc_time
+
 _CODE: Final = re.compile(r"`([^`]+)`")
 
 
@@ -18,7 +20,7 @@ def format_number(number: float | None) -> str:
 
 def format_utc(ms: float) -> str:
     """`2026-12-06 14:05:09`."""
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+    return f"{utc_time(ms):%Y-%m-%d %H:%M:%S}"
 
 
 def day_of_month(day: int) -> int:

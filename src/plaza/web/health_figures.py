@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from plaza.core import keys as core
 from plaza.core import metrics
@@ -96,8 +95,7 @@ class JobStatus(Struct):
     lease_ms: int | None  # the remaining time while a worker holds the lease
 
 
-@dataclass(slots=True)
-class Counters:
+class Counters(Struct):
     """The counters of all processes at one time."""
 
     at: float = 0.0

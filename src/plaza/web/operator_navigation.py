@@ -11,13 +11,16 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.web.page_responses import PageResponses
 from plaza.web.rendering import shown_domains, tabs
+from plaza.web.text_html import truncate_text
 from plaza.web.visitors import Visitor
 
 SECTION: Final = "Operations"
+MAX_QUOTED_CHARACTERS: Final = 300
 # The pages, each with the domain that it shows; empty if it shows all.
 _PAGES: Final = (
     ("Growth", "desk"),
     ("Users", "desk"),
+    ("Articles", "articles"),
     ("Reports", "reports"),
     ("Live", "live"),
     ("Items", "shop"),
@@ -73,6 +76,17 @@ def confirmation(
     return operator_page(request, site, visitor, template, tab, return_path=back, fields=fields or {}, **context)
 
 
+def quoted(text: str) -> list[str]:
+    """Return the beginning of a text as the first line of a page that asks about it; nothing for no text."""
+    return [f"“{truncate_text(text, MAX_QUOTED_CHARACTERS)}”"] if text else []
+
+
+def _end_of_suspension(visitor: Visitor, username: str) -> str:
+    if username == visitor.name:
+        return "This is your own account: you are signed out at once, and only another admin can lift the suspension."
+    return "You can lift the suspension at any time."
+
+
 def ask_for_suspension(
     request: Request,
     site: PageResponses,
@@ -93,7 +107,7 @@ def ask_for_suspension(
         effects=[
             "All sessions end, and the user cannot sign in.",
             "Posts, comments and orders stay. The user is notified.",
-            "You can lift the suspension at any time.",
+            _end_of_suspension(visitor, username),
             *([report] if report else []),
         ],
         action=action,

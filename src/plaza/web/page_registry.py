@@ -11,6 +11,7 @@ from plaza.accounts.passkeys import Passkeys
 from plaza.accounts.second_factor import SecondFactors
 from plaza.accounts.sign_in_proof import SignInProof
 from plaza.articles.lists import ArticleLists
+from plaza.articles.service import Articles
 from plaza.caching.page_cache import PageCache
 from plaza.core.admin_mfa import AdminMfa
 from plaza.core.domain import Core
@@ -19,6 +20,8 @@ from plaza.core.http.routes import ErrorResponse, Routes
 from plaza.core.security_log import AccountLog
 from plaza.live.schedule import EventSchedule
 from plaza.notifications.unread_counts import UnreadCounts
+from plaza.reports.service import Reports
+from plaza.search.service import Search
 from plaza.sessions.service import Sessions
 from plaza.sessions.session_cache import SessionCache
 from plaza.shop.cart_counts import CartCounts
@@ -36,6 +39,7 @@ from plaza.web import (
     routes_invitations,
     routes_live,
     routes_notifications,
+    routes_operator_articles,
     routes_operator_audience,
     routes_operator_growth,
     routes_operator_health,
@@ -60,6 +64,7 @@ from plaza.web import (
     routes_updates,
     routes_users,
 )
+from plaza.web.article_desk import ArticleDesk
 from plaza.web.demo_accounts import DemoAccounts, NoDemo
 from plaza.web.health_figures import HealthMonitor
 from plaza.web.mention_links import MentionLinks
@@ -69,6 +74,7 @@ from plaza.web.problem_pages import problem_page
 from plaza.web.product_html import ProductPages
 from plaza.web.rendering import show_domains
 from plaza.web.routes_security import SecurityPage
+from plaza.web.security import FormTokens
 from plaza.web.sidebar import Sidebar
 from plaza.web.system_state import SystemStateReader
 from plaza.web.visitors import Visitors
@@ -94,7 +100,7 @@ _ROUTES: Final[Mapping[str, Sequence[Routes]]] = {
         routes_operator_items.page,
         routes_operator_orders.page,
     ),
-    "articles": (routes_articles.page, routes_own.articles_page),
+    "articles": (routes_articles.page, routes_operator_articles.page, routes_own.articles_page),
     "challenges": (
         routes_challenges.page,
         routes_challenge_comments.page,
@@ -124,7 +130,7 @@ def services(
 ) -> list[object]:
     """The services of the pages, beside those of the domains."""
     show_domains(domains, core.settings.currency)
-    secret = core.settings.secret("jwt_secret")
+    form_tokens = FormTokens(core.settings.secret("jwt_secret"))
     visitors = Visitors(
         known[Sessions],
         known[SessionCache],
@@ -133,14 +139,19 @@ def services(
         known[Avatars],
         known.get(UnreadCounts),
         known[CartCounts],
+        form_tokens,
     )
     sidebar = Sidebar(known.get(EventSchedule), known.get(ArticleLists), known[SocialSuggestions], core.clock)
     passkeys: Passkeys = known[Passkeys]
     party, issuer = passkeys.relying_party, core.settings.oidc_issuer
     methods = SignInMethods(party.origin if party.is_usable else "", urlsplit(issuer).hostname or "")
+    own: list[object] = []
+    if Articles in known:
+        own.append(ArticleDesk(known[Articles], known[ArticleLists], known.get(Search), known.get(Reports)))
     return [
+        *own,
         PageResponses(
-            secret,
+            form_tokens,
             visitors,
             sidebar.html,
             core.clock,

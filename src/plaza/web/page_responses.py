@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from markupsafe import Markup
+from msgspec import Struct
 
 from plaza.core.clock import Clock
 from plaza.core.http.request import Request
@@ -32,8 +32,7 @@ _ROWS_MARKER: Final = secrets.token_hex(16).encode()
 _ROWS: Final = Markup(_ROWS_MARKER.decode())  # noqa: S704
 
 
-@dataclass(frozen=True, slots=True)
-class SignInMethods:
+class SignInMethods(Struct, frozen=True):
     """How users can sign in besides the password. Empty where a method is not available."""
 
     passkey_origin: str = ""
@@ -45,7 +44,7 @@ class PageResponses:
 
     def __init__(
         self,
-        secret: str,
+        form_tokens: FormTokens,
         visitors: Visitors,
         sidebar: Callable[[], Markup],
         clock: Clock,
@@ -59,7 +58,7 @@ class PageResponses:
         self._sidebar = sidebar
         self.demo = demo
         self.mentions = mentions
-        self._tokens = FormTokens(secret)
+        self._tokens = form_tokens
 
     def require_own_form(self, request: Request, body: bytes) -> None:
         """Refuse a form that none of our pages created for this session. `PageRoutes` checks every POST with it."""

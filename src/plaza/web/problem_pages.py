@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote
 
 from plaza.core.errors import BadRequest, Invalid, MethodNotAllowed, NotFound, PlazaError
 from plaza.core.http.access import AdminMfaRequired
@@ -14,6 +14,7 @@ from plaza.web.drafts import draft_from_request
 from plaza.web.forms import NEXT, parse_form
 from plaza.web.rendering import html_response, render, site_header
 from plaza.web.security import HOME, local_path
+from plaza.web.visitors import ANONYMOUS, Visitor
 
 SIGN_IN: Final = "/app/sign-in"
 # Where users set up their second factor.
@@ -43,33 +44,62 @@ def problem_page(error: PlazaError, request: Request) -> Response[Any]:
     if error.status == 401:
         return Response(status=303, headers=[("location", sign_in_path(_intended_path(request)))])
     if isinstance(error, Invalid | MethodNotAllowed) and request.method in ("GET", "HEAD"):
-        error = NotFound("There is no page at this address.")  # a mistyped address; the visitor filled in no form
-    # The page is anonymous: to identify the visitor could fail for the same reason.
-    anonymous = {"site_header": site_header("", "", False, ""), "return_path": HOME, "csrf": "", "sidebar": ""}
+        error = _explain_address(error, request)
+    visitor: Visitor = request.visitor or ANONYMOUS
     body = render(
         "problem.html",
-        **anonymous,
+        **_frame(visitor),
         error=error,
         advice=_ADVICE.get(error.status, ""),
         request_id=request.request_id,
         **_ways_to_continue(error, request),
     )
     headers = [pair for pair in error_headers(error) if pair[0] != "www-authenticate"]
-    return html_response(body, *headers, status=error.status)
+    return html_response(body, *headers, status=error.status, is_personal=visitor.actor is not None)
+
+
+def _frame(visitor: Visitor) -> dict[str, Any]:
+    """The frame of the page, for a visitor who is already identified: to do that now could fail for the same reason."""
+    account = (visitor.name, visitor.has_admin_role, "", visitor.avatar, visitor.unread, visitor.cart)
+    return {"site_header": site_header("", *account), "return_path": HOME, "csrf": visitor.csrf, "sidebar": ""}
+
+
+class InvalidAddress(Invalid):
+    """A parameter of a page's address is not valid. The page exists without it."""
+
+    title = "This address is not valid"
+
+
+def _explain_address(error: PlazaError, request: Request) -> PlazaError:
+    """Say what is wrong with an address: a parameter of its query, else the path, which leads nowhere."""
+    field = str(error.extra.get("field", ""))
+    if field and field in parse_qs(request.query_string.decode("latin-1"), keep_blank_values=True):
+        return InvalidAddress(f"The value of “{field}” is not one that this page knows. Open the page without it.")
+    return NotFound("There is no page at this address.")
 
 
 def _ways_to_continue(error: PlazaError, request: Request) -> dict[str, Any]:
     """Links to the form's page or, after a temporary error, to the same page; and the form with the user's text."""
     draft = draft_from_request(request)
     is_form = request.method not in ("GET", "HEAD")
+    back = _intended_path(request) if is_form else HOME
     can_retry = not is_form and error.status in _TEMPORARY
     return {
         "retry_path": local_path(path_and_query(request), "") if can_retry else "",
-        "back_path": _intended_path(request) if is_form else HOME,
+        "whole_path": local_path(request.path, "") if isinstance(error, InvalidAddress) else "",
+        "back_path": back if back != HOME else _list_path(request),
         "set_up_path": SECURITY if isinstance(error, AdminMfaRequired) else "",
         "path": "" if draft is None else draft.path,
         "fields": () if draft is None else draft.form_fields(),
     }
+
+
+def _list_path(request: Request) -> str:
+    """The list that leads to a page of operators, such as `/app/operator/users`; for other pages `/app`."""
+    parts = request.path.split("/")
+    is_entry = parts[:3] == ["", "app", "operator"] and len(parts) > 4
+    visitor: Visitor = request.visitor or ANONYMOUS
+    return local_path("/".join(parts[:4])) if is_entry and visitor.is_admin else HOME
 
 
 def sign_in_path(next_path: str) -> str:

@@ -78,6 +78,7 @@ ENVIRONMENT.filters.update(
     iso_date=text_html.format_iso_date,
     date_time=text_html.format_date_time,
     time=text_html.time_element,
+    event_time=text_html.event_time,
     hostname=text_html.hostname,
     compact_number=text_html.compact_number,
     decimal=text_html.format_decimal,

@@ -43,14 +43,14 @@ from plaza.web.visitors import Visitor
 
 page = PageRoutes()
 
-# Labels of the orders, in the order of the tabs.
+# Labels of the orders, in the order of the tabs, and what each one means.
 ORDERS: Final = {
-    "score": "Hot now",  # votes and age, so a newer article may be above one with more votes
-    "top": "Top",
-    "time": "New",
-    "hot": "Trending",
-    "best": "Best",
-    "controversial": "Controversial",
+    "score": ("Hot now", "By votes and age: a vote is worth 7 minutes of age."),
+    "top": ("Top", "The most votes up, less the votes down."),
+    "time": ("New", "The newest first."),
+    "hot": ("Trending", "By votes and age: ten times the votes are worth half a day of age."),
+    "best": ("Best", "The largest share of votes up, at any age."),
+    "controversial": ("Disputed", "As many votes down as up, and many of both."),
 }
 assert set(ORDERS) == set(get_args(Order))
 PERIODS: Final = {"day": "Today", "week": "This week", "all": "All time"}
@@ -107,12 +107,15 @@ async def _list_context(
     title: str,
 ) -> dict[str, Any]:
     await sidebar.wait_until_loaded()
-    views = tuple((label, f"{path}?order={name}") for name, label in ORDERS.items())
+    views = tuple((label, f"{path}?order={name}") for name, (label, _) in ORDERS.items())
+    label, meaning = ORDERS[query.order]
     this_path = f"{path}?order={query.order}" + (f"&period={query.period}" if query.order == "top" else "")
     return {
         "title": title,
         "rows": article_html.article_rows(found.articles, site.clock.now_ms(), articles.open_since()),
-        "tabs": tabs("Order", views, ORDERS[query.order]),
+        "tabs": tabs("Order", views, label),
+        "meaning": meaning,
+        "is_disputed": query.order == "controversial",
         "periods": [(label, f"{path}?order=top&period={name}", name == query.period) for name, label in PERIODS.items()]
         if query.order == "top"
         else [],
@@ -279,7 +282,7 @@ async def confirm_deletion(request: Request, site: PageResponses, id: ArticleId,
         request,
         site,
         visitor,
-        "Reports",
+        "Articles",
         title="Delete the article?",
         effects=[
             f"“{found.title}” of {found.author.removeprefix('user:')} is deleted, with its votes and comments.",
@@ -299,7 +302,8 @@ async def delete(
     visitor = await site.visitors.from_request(request)
     with suppress(NotFound):  # deleted by an earlier click
         await articles.delete(visitor.require_user(), id)
-    return site.form_response(request, visitor, b"", "/app/articles?order=time")
+    path = "/app/operator/articles" if visitor.is_admin else "/app/articles?order=time"
+    return site.form_response(request, visitor, b"", path)
 
 
 def _direction(body: bytes) -> Direction | None:

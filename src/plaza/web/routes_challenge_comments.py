@@ -1,4 +1,4 @@
-"""A post in a challenge with its comments: write, reply, delete."""
+"""A post in a challenge with its comments: write, reply, edit, delete."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Any
 from markupsafe import Markup
 
 from plaza.challenges.comments import ChallengeComments
-from plaza.challenges.model import ChallengeCommentId, NewChallengeComment, PostId
+from plaza.challenges.model import ChallengeCommentEdit, ChallengeCommentId, NewChallengeComment, PostId
 from plaza.challenges.participation_reader import Participations
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.service import Challenges
 from plaza.core.errors import NotFound
-from plaza.core.http.access import PUBLIC, USER
+from plaza.core.http.access import ADMIN, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page
 from plaza.web import challenge_html, forms
+from plaza.web.comment_forms import CommentForms
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.routes_challenges import today
@@ -48,7 +49,7 @@ async def post_page(
     parent = None
     if reply_to is not None:
         with suppress(NotFound):  # deleted meanwhile: then it is a comment on the post
-            parent = await comments.read(visitor.actor, reply_to)
+            parent = await comments.get(visitor.actor, reply_to)
     context: dict[str, Any] = {"post": post, "challenge": challenge, "open": is_open, "parent": parent}
     card = challenge_html.challenge_posts([post], reacted, now, is_open=is_open, viewer=visitor.name).decode()
     context["card"] = Markup(card)  # noqa: S704
@@ -70,14 +71,45 @@ async def comment(
     return site.form_response(request, visitor, b"", f"/app/challenges/posts/{id}#comment-{created.id}")
 
 
-@page.post("/challenges/comments/{id}/delete", access=USER, logged=True)
+@page.get("/challenges/posts/{id}/comments/{comment}/edit", access=USER)
+async def edit_comment_page(
+    request: Request, site: PageResponses, id: PostId, comment: ChallengeCommentId, comments: ChallengeComments
+) -> Response[str]:
+    """Show the form to edit a comment."""
+    return await CommentForms(site, request, comments, comment, f"/app/challenges/posts/{id}", "Challenges").show()
+
+
+@page.post("/challenges/posts/{id}/comments/{comment}/edit", access=USER)
+async def edit_comment(
+    request: Request,
+    body: bytes,
+    site: PageResponses,
+    id: PostId,
+    comment: ChallengeCommentId,
+    comments: ChallengeComments,
+) -> Response[str]:
+    """Edit a comment on a challenge post (its author)."""
+    path = f"/app/challenges/posts/{id}"
+    form = CommentForms(site, request, comments, comment, path, "Challenges")
+    return await form.save(body, ChallengeCommentEdit, lambda _: path)
+
+
+@page.get("/challenges/posts/{id}/comments/{comment}/delete", access=ADMIN)
+async def confirm_deletion(
+    request: Request, site: PageResponses, id: PostId, comment: ChallengeCommentId, comments: ChallengeComments
+) -> Response[str]:
+    """Show an admin what a deletion does, before it is done."""
+    return await CommentForms(site, request, comments, comment, f"/app/challenges/posts/{id}").ask()
+
+
+@page.post("/challenges/posts/{id}/comments/{comment}/delete", access=USER, logged=True)
 async def delete_comment(
-    request: Request, body: bytes, site: PageResponses, id: ChallengeCommentId, comments: ChallengeComments
+    request: Request,
+    body: bytes,
+    site: PageResponses,
+    id: PostId,
+    comment: ChallengeCommentId,
+    comments: ChallengeComments,
 ) -> Response[str]:
     """Delete a comment on a challenge post (its author, the post's author or an admin)."""
-    visitor = await site.visitors.from_request(request)
-    path = "/app/challenges"
-    with suppress(NotFound):  # deleted by an earlier click
-        path = f"/app/challenges/posts/{(await comments.read(visitor.require_user(), id)).post_id}#comments"
-        await comments.delete(visitor.require_user(), id)
-    return site.form_response(request, visitor, b"", path)
+    return await CommentForms(site, request, comments, comment, f"/app/challenges/posts/{id}").delete(body)

@@ -19,6 +19,7 @@ from plaza.challenges.model import (
     NewChallengePost,
     NotJoined,
     PostId,
+    PrivateChallenge,
 )
 from plaza.challenges.participation_reader import Participation, Participations
 from plaza.challenges.posts import ChallengePosts
@@ -208,7 +209,12 @@ async def join(
     on = forms.is_on(body)
     with suppress(AlreadyJoined, NotJoined):  # done by an earlier click
         await (service.join if on else service.leave)(visitor.require_user(), id)
-    found = await service.read(visitor.actor, id)
+    try:
+        found = await service.read(visitor.actor, id)
+    except PrivateChallenge:
+        if on:
+            raise
+        return site.form_response(request, visitor, b"", "/app/challenges")  # it is private: not theirs any more
     context = await challenge_context(site, visitor, found, participations, leaderboards)
     context["message"] = "You joined the challenge." if on else "You left the challenge."
     return site.form_response(request, visitor, body, f"/app/challenges/{id}", "challenge-changed.html", **context)

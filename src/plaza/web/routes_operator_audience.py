@@ -45,7 +45,8 @@ async def show_audience(
         await figures.require_session(event, session)
     curve = await retention.curve(event, session, CURVE_MINUTES)
     sessions = (await retention.compare_sessions(event)).sessions
-    titles = {each.id: each.title for each in await schedule.list_events()}
+    listed = [*await schedule.list_events(), *await schedule.list_undeclared()]
+    titles = {each.id: each.title for each in listed}
     events = (await retention.compare_events(list(dict.fromkeys([event, *titles]))[:MAX_ROWS])).events
     quality = await reports.quality(event)
     sources = await reports.sources(event)
@@ -101,7 +102,7 @@ def _curve_bars(curve: RetentionCurve) -> list[chart_geometry.Bar]:
     values = {
         each.minute: (round(each.share * 1000), f"After {each.minute} min: {each.share:.0%}")
         for each in curve.minutes
-        if each.observed
+        if each.share is not None
     }
     return chart_geometry.time_bars(values, CURVE_MINUTES + 1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Final, get_args
 
 from msgspec import Struct
@@ -29,7 +29,7 @@ from plaza.webhooks.endpoints import Webhooks
 page = PageRoutes()
 
 UPDATE_SECONDS: Final = 2.0
-# Five minutes. Then the browser reconnects, which checks again that the user is an admin.
+# Five minutes. Then the browser reconnects, which checks the session again.
 MAX_UPDATES: Final = 150
 SPANS: Final = (("Last hour", "/app/operator/health"), ("Last week", "/app/operator/health?span=week"))
 
@@ -92,15 +92,16 @@ async def health(
 
 @page.get("/operator/health/stream", access=ADMIN, media_type=EVENTS)
 async def stream(
-    site: PageResponses, monitor: HealthMonitor, audits: Audits, span: HistorySpan = "hour"
+    request: Request, site: PageResponses, monitor: HealthMonitor, audits: Audits, span: HistorySpan = "hour"
 ) -> Response[ServerSentEvent[HealthUpdate]]:
     """Stream the health figures every two seconds."""
-    return Response(_updates(site, monitor, audits, span))
+    actor = (await site.visitors.from_request(request)).require_user()
+    return Response(site.visitors.while_admin(actor, _updates(site, monitor, audits, span)))
 
 
 async def _updates(
     site: PageResponses, monitor: HealthMonitor, audits: Audits, span: HistorySpan
-) -> AsyncIterator[ServerSentEvent[HealthUpdate]]:
+) -> AsyncGenerator[ServerSentEvent[HealthUpdate], None]:
     shown = 0
     for _ in range(MAX_UPDATES):
         charts = await chart_context(monitor.history, span)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from typing import Any, Final
+from urllib.parse import urlencode
 
+import msgspec
 from msgspec import UNSET
 
 from plaza.core.auth import Actor
@@ -12,11 +14,10 @@ from plaza.core.http.access import ADMIN
 from plaza.core.http.multipart import OVERHEAD_BYTES
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
-from plaza.core.paging import Page
 from plaza.media.uploads import Uploads
 from plaza.shop.item_desk import ItemDesk
 from plaza.shop.items import Items
-from plaza.shop.model import MAX_PICTURES, Item, ItemChange, ItemId, NewItem, StockChange
+from plaza.shop.model import MAX_PICTURES, AllItemsQuery, Item, ItemChange, ItemId, NewItem, StockChange
 from plaza.web import attachments, forms
 from plaza.web.operator_navigation import confirmation, operator_page
 from plaza.web.page_responses import PageResponses
@@ -32,17 +33,37 @@ EMPTY_FORM: Final = {"name": "", "description": "", "price": "", "qty": "0"}
 
 
 @page.get("/operator/items", access=ADMIN)
-async def items(request: Request, site: PageResponses, desk: ItemDesk, cursor: str = "") -> Response[str]:
-    """List all items, newest first, with the form to create one."""
-    return await _list_page(request, site, desk, cursor)
+async def items(request: Request, site: PageResponses, desk: ItemDesk, q: str = "", cursor: str = "") -> Response[str]:
+    """List items by name, newest first, with the form to create one; a number leads to its item."""
+    given = q.strip()[:200]
+    if (id := await _find_number(desk, given.removeprefix("#"))) is not None:
+        visitor = await site.visitors.from_request(request)
+        return Response(status=303, headers=[*visitor.cookie, ("location", f"{PATH}/{id}")])
+    return await _list_page(request, site, desk, given, cursor)
+
+
+async def _find_number(desk: ItemDesk, text: str) -> int | None:
+    """Return the number of an item from a text; None if no item has it."""
+    try:
+        return (await desk.read(msgspec.convert(text, ItemId, strict=False))).id
+    except (msgspec.ValidationError, NotFound):
+        return None
 
 
 async def _list_page(
-    request: Request, site: PageResponses, desk: ItemDesk, cursor: str = "", *, status: int = 200, **context: Any
+    request: Request,
+    site: PageResponses,
+    desk: ItemDesk,
+    q: str = "",
+    cursor: str = "",
+    *,
+    status: int = 200,
+    **context: Any,
 ) -> Response[str]:
     visitor = await site.visitors.from_request(request)
-    found = await desk.page(Page(limit=ROWS, cursor=cursor or None))
-    values = {"problem": "", "field": "", "values": EMPTY_FORM, "more": next_page_link(PATH, found.pagination)}
+    found = await desk.page(AllItemsQuery(name=q, limit=ROWS, cursor=cursor or None))
+    more = next_page_link(f"{PATH}?{urlencode({'q': q})}" if q else PATH, found.pagination)
+    values = {"problem": "", "field": "", "values": EMPTY_FORM, "q": q, "more": more}
     template = "operator-items.html"
     shown = {**values, **context, "items": found.items}
     return operator_page(request, site, visitor, template, TAB, return_path=PATH, status=status, **shown)

@@ -17,7 +17,7 @@ page = PageRoutes()
 
 
 # What the keys of an owner are asked by, and the part of their names.
-OWNERS: Final = {"user": "username", "post": "post", "item": "item"}
+OWNERS: Final = {"user": "username", "post": "post", "article": "article", "item": "item"}
 
 
 @page.get("/operator/keys", access=ADMIN)

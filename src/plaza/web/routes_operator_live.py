@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote
@@ -25,13 +26,13 @@ from plaza.web import chart_geometry, forms
 from plaza.web.operator_navigation import operator_page
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
-from plaza.web.text_html import format_date_time
+from plaza.web.text_html import format_date_time, utc_time
 
 page = PageRoutes()
 
 # Six hours of five-minute slots.
 HISTORY_SLOTS: Final = 72
-# One per second for five minutes. Then the browser reconnects, which checks again that the user is an admin.
+# One per second for five minutes. Then the browser reconnects, which checks the session again.
 MAX_UPDATES: Final = 300
 
 
@@ -80,10 +81,7 @@ async def _live_page(
 
 def _input_time(ms: int | None) -> str:
     """Return a time as a field of a form has it."""
-    try:
-        return "" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M")
-    except (ValueError, OverflowError, OSError):
-        return ""
+    return "" if ms is None else f"{utc_time(ms):%Y-%m-%dT%H:%M}"
 
 
 def _declaration(body: bytes) -> EventDeclaration:
@@ -95,12 +93,17 @@ def _declaration(body: bytes) -> EventDeclaration:
     if not fields["title"]:
         raise Invalid("Title is required.", field="title")
     if given.get("starts"):
-        try:
-            starts = datetime.fromisoformat(given["starts"]).replace(tzinfo=UTC)
-        except ValueError:
-            raise Invalid("Invalid time. Use a date and a time in UTC.", field="starts") from None
-        fields["starts_at"] = int(starts.timestamp() * 1000)
+        fields["starts_at"] = _unix_ms(given["starts"])
     return forms.convert_fields(fields, EventDeclaration)
+
+
+def _unix_ms(text: str) -> int:
+    """Return a time that an operator entered, in UTC."""
+    with suppress(ValueError):
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is None and 1970 <= time.year < 2100:
+            return int(time.replace(tzinfo=UTC).timestamp() * 1000)
+    raise Invalid("Invalid time. Use a date and a time in UTC, before the year 2100.", field="starts")
 
 
 @page.post("/operator/live", access=ADMIN, logged_fields=("title",))
@@ -160,15 +163,19 @@ def _shares(figures: LiveFigures) -> dict[str, Any]:
 
 
 @page.get("/operator/live/stream", access=ADMIN, media_type=EVENTS)
-async def stream(request: Request, streams: FigureStreams, event: EventId) -> Response[ServerSentEvent[LiveFigures]]:
+async def stream(
+    request: Request, site: PageResponses, streams: FigureStreams, event: EventId
+) -> Response[ServerSentEvent[LiveFigures]]:
     """Stream the figures of an event every second."""
     # "0": a new client also gets the stored figures of the last two minutes.
-    return Response(_figures(streams, event, request.headers.get("last-event-id") or "0"))
+    figures = _figures(streams, event, request.headers.get("last-event-id") or "0")
+    actor = (await site.visitors.from_request(request)).require_user()
+    return Response(site.visitors.while_admin(actor, figures))
 
 
 async def _figures(
     streams: FigureStreams, event: str, last_id: str | None
-) -> AsyncIterator[ServerSentEvent[LiveFigures]]:
+) -> AsyncGenerator[ServerSentEvent[LiveFigures], None]:
     sent = 0
     async for item in streams.subscribe(event, last_id):
         yield ServerSentEvent(item.data, id=item.id, retry_ms=item.retry_ms)

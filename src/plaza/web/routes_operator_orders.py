@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, Final, get_args
 from urllib.parse import urlencode
 
+import msgspec
+
 from plaza.core import csv_text
-from plaza.core.errors import Conflict
+from plaza.core.errors import Conflict, NotFound
 from plaza.core.http.access import ADMIN
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
@@ -46,20 +48,31 @@ async def orders(
 ) -> Response[str]:
     """List orders by customer and state, newest first; a number leads to its order."""
     visitor = await site.visitors.from_request(request)
-    if number.strip().isascii() and number.strip().isdigit():
-        return Response(status=303, headers=[*visitor.cookie, ("location", f"{PATH}/{number.strip().lstrip('0')}")])
+    given = number.strip().removeprefix("#")
+    if (id := await _find_number(desk, given)) is not None:
+        return Response(status=303, headers=[*visitor.cookie, ("location", f"{PATH}/{id}")])
     found = await desk.page(_query(customer, state, cursor))
     used = urlencode({name: text for name, text in (("customer", customer), ("state", state)) if text})
     context: dict[str, Any] = {
-        "orders": found.orders,
+        "orders": [] if given else found.orders,
+        "empty": "There is no order with this number." if given else "No orders match.",
         "number": number,
         "customer": customer,
         "state": state,
         "states": get_args(OrderState),
         "download": f"{PATH}.csv?{used}",
-        "more": next_page_link(f"{PATH}?{used}", found.pagination),
+        "more": "" if given else next_page_link(f"{PATH}?{used}", found.pagination),
     }
     return operator_page(request, site, visitor, "operator-orders.html", TAB, **context)
+
+
+async def _find_number(desk: OrderDesk, text: str) -> int | None:
+    """Return the number of an order from a text; None if no order has it."""
+    try:
+        id = msgspec.convert(text, OrderId, strict=False)
+        return (await desk.read(id)).id
+    except (msgspec.ValidationError, NotFound):
+        return None
 
 
 @page.get("/operator/orders.csv", access=ADMIN, media_type=csv_text.MEDIA_TYPE, limit_first=True)

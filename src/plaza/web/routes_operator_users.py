@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final, get_args
 from urllib.parse import urlencode
 
@@ -22,7 +23,7 @@ from plaza.desk.notes import UserNotes
 from plaza.social.model import Username
 from plaza.social.users import Users
 from plaza.web import forms
-from plaza.web.operator_navigation import ask_for_suspension, confirmation, operator_page
+from plaza.web.operator_navigation import ask_for_suspension, confirmation, operator_page, quoted
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.text_html import next_page_link
@@ -148,13 +149,16 @@ async def confirm_role(
     """Show what another role does, before it is set."""
     visitor = await site.visitors.from_request(request)
     found = await directory.read(username)
+    if found.role == role:
+        return Response(status=303, headers=[*visitor.cookie, ("location", _path(username))])
+    own = ["This is your own account: you lose these pages at once."] if username == visitor.name else []
     return confirmation(
         request,
         site,
         visitor,
         TAB,
         title=f"Make {username} {'an admin' if role == 'admin' else f'a {role}'}?",
-        effects=[f"The role is {found.role} now.", _RIGHTS[role], "Tokens with the old role are void at once."],
+        effects=[f"The role is {found.role} now.", _RIGHTS[role], "Tokens with the old role are void at once.", *own],
         action=f"{_path(username)}/role",
         fields={"role": role},
         button="Change the role",
@@ -205,7 +209,8 @@ async def end_sessions(
     visitor = await site.visitors.from_request(request)
     id = forms.parse_form(body).get("id")
     if id:
-        await sessions.end_of(username, forms.convert_fields({"id": id}, _ChosenSession).id)
+        with suppress(NotFound):  # ended by an earlier click
+            await sessions.end_of(username, forms.convert_fields({"id": id}, _ChosenSession).id)
     else:
         await sessions.end_all_of(username)
     return site.form_response(request, visitor, b"", _path(username))
@@ -237,16 +242,19 @@ async def add_note(
 
 
 @page.get("/operator/users/{username}/notes/{id}/delete", access=ADMIN)
-async def confirm_note_deletion(request: Request, site: PageResponses, username: Username, id: NoteId) -> Response[str]:
+async def confirm_note_deletion(
+    request: Request, site: PageResponses, username: Username, id: NoteId, notes: UserNotes
+) -> Response[str]:
     """Show which note would be deleted."""
     visitor = await site.visitors.from_request(request)
+    note = await notes.get(username, id)
     return confirmation(
         request,
         site,
         visitor,
         TAB,
         title="Delete this note?",
-        effects=[f"The note about {username} is gone for all operators."],
+        effects=[*quoted(note.text), f"The note about {username} is gone for all operators."],
         action=f"{_path(username)}/notes/{id}/delete",
         button="Delete the note",
         back=_path(username),
@@ -259,5 +267,6 @@ async def delete_note(
 ) -> Response[str]:
     """Delete a note about a user."""
     visitor = await site.visitors.from_request(request)
-    await notes.delete(username, id)
+    with suppress(NotFound):  # deleted by an earlier click
+        await notes.delete(username, id)
     return site.form_response(request, visitor, b"", _path(username))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 from plaza.core.errors import Conflict, Gone, Invalid
@@ -16,11 +17,12 @@ from plaza.web.page_routes import PageRoutes
 from plaza.web.text_html import next_page_link
 from plaza.webhooks.deliveries import Deliveries
 from plaza.webhooks.endpoints import Webhooks
-from plaza.webhooks.model import DeliveryId, EndpointResponse, NewWebhook, WebhookChange, WebhookId
+from plaza.webhooks.model import DeliveryId, EndpointResponse, NewWebhook, NoWebhook, WebhookChange, WebhookId
 
 page = PageRoutes()
 
 PATH: Final = "/app/operator/webhooks"
+TAB: Final = "Webhooks"
 DELIVERIES_SHOWN: Final = 50
 EMPTY_FORM: Final = {"url": "", "types": "*", "description": "", "include_imports": ""}
 
@@ -42,7 +44,7 @@ async def _list_page(
         section=SECTION,
         status=status,
         return_path=PATH,
-        tabs=operator_tabs("Webhooks"),
+        tabs=operator_tabs(TAB),
         webhooks=await webhooks.list_all(),
         **{"problem": "", "field": "", "values": EMPTY_FORM, **context},
     )
@@ -54,16 +56,24 @@ async def add_webhook(
 ) -> Response[str]:
     """Add a webhook and show its secret this once."""
     visitor = await site.visitors.from_request(request)
-    values = forms.parse_form(body)
-    types = values.get("types", "").replace(",", " ").split()
     try:
-        imports = values.get("include_imports") == "1"
-        new = forms.read_form(body, NewWebhook, types=types, include_imports=imports)
+        new = forms.read_form(body, NewWebhook, **_types_and_imports(body))
         created = await webhooks.create(visitor.name, new, site.idempotency_key(request, body))
     except (Conflict, Invalid) as error:
-        context = {"problem": error.detail, "field": str(error.extra.get("field", "")), "values": EMPTY_FORM | values}
-        return await _list_page(request, site, webhooks, status=error.status, **context)
+        return await _list_page(request, site, webhooks, status=error.status, **_refusal(body, error))
     return await _webhook_page(request, site, webhooks, deliveries, created.id, secret=created.secret)
+
+
+def _types_and_imports(body: bytes) -> dict[str, Any]:
+    values = forms.parse_form(body)
+    types = values.get("types", "").replace(",", " ").split()
+    return {"types": types, "include_imports": values.get("include_imports") == "1"}
+
+
+def _refusal(body: bytes, error: Conflict | Invalid) -> dict[str, Any]:
+    """Return what a page shows after a refused form: why, and what was typed."""
+    values = EMPTY_FORM | forms.parse_form(body)
+    return {"problem": error.detail, "field": str(error.extra.get("field", "")), "values": values}
 
 
 @page.get("/operator/webhooks/{id}", access=ADMIN)
@@ -84,20 +94,40 @@ async def _webhook_page(
     *,
     secret: str = "",
     rotated: bool = False,
+    status: int = 200,
+    **refusal: Any,
 ) -> Response[str]:
     visitor = await site.visitors.from_request(request)
     context = await _details(webhooks, deliveries, id, cursor)
+    webhook = context["webhook"]
+    values = {name: getattr(webhook, name) for name in EMPTY_FORM} | {"types": " ".join(webhook.types)}
     return site.page(
         request,
         visitor,
         "operator-webhook.html",
         section=SECTION,
+        status=status,
         return_path=f"{PATH}/{id}",
-        tabs=operator_tabs("Webhooks"),
+        tabs=operator_tabs(TAB),
         secret=secret,
         rotated=rotated,
-        **context,
+        **{"problem": "", "field": "", "values": values, **refusal, **context},
     )
+
+
+@page.post("/operator/webhooks/{id}", access=ADMIN, logged_fields=("types",))
+async def change_webhook(
+    request: Request, body: bytes, site: PageResponses, webhooks: Webhooks, deliveries: Deliveries, id: WebhookId
+) -> Response[str]:
+    """Change the URL, the event types or the description of a webhook."""
+    visitor = await site.visitors.from_request(request)
+    try:
+        given = {**forms.given_fields(body, "description"), **_types_and_imports(body)}
+        await webhooks.change(id, forms.read_form(body, WebhookChange, **given))
+    except Invalid as error:
+        refusal = _refusal(body, error)
+        return await _webhook_page(request, site, webhooks, deliveries, id, status=error.status, **refusal)
+    return site.form_response(request, visitor, b"", f"{PATH}/{id}")
 
 
 async def _details(webhooks: Webhooks, deliveries: Deliveries, id: str, cursor: str = "") -> dict[str, Any]:
@@ -136,6 +166,28 @@ def _describe(response: EndpointResponse) -> str:
     return "The test event was delivered." if response.delivered else f"Not delivered. {response.error}"
 
 
+@page.get("/operator/webhooks/{id}/disable", access=ADMIN)
+async def confirm_disabling(request: Request, site: PageResponses, webhooks: Webhooks, id: WebhookId) -> Response[str]:
+    """Show what disabling does, before it is done."""
+    visitor = await site.visitors.from_request(request)
+    webhook = await webhooks.get(id)
+    return confirmation(
+        request,
+        site,
+        visitor,
+        TAB,
+        title="Disable the webhook?",
+        effects=[
+            f"{webhook.url} receives nothing until you enable the webhook again.",
+            "What happens until then is never sent. Events that already wait are sent when it is enabled.",
+        ],
+        action=f"{PATH}/{id}/switch",
+        fields={"on": "0"},
+        button="Disable the webhook",
+        back=f"{PATH}/{id}",
+    )
+
+
 @page.post("/operator/webhooks/{id}/switch", access=ADMIN, logged_fields=("on",))
 async def switch_webhook(
     request: Request, body: bytes, site: PageResponses, webhooks: Webhooks, deliveries: Deliveries, id: WebhookId
@@ -166,12 +218,34 @@ async def retry_delivery(
     return await _changed(request, body, site, webhooks, deliveries, id, message)
 
 
+@page.get("/operator/webhooks/{id}/rotate", access=ADMIN)
+async def confirm_rotation(request: Request, site: PageResponses, webhooks: Webhooks, id: WebhookId) -> Response[str]:
+    """Show what another secret means, before it is made."""
+    visitor = await site.visitors.from_request(request)
+    webhook = await webhooks.get(id)
+    return confirmation(
+        request,
+        site,
+        visitor,
+        TAB,
+        title="Replace the secret?",
+        effects=[
+            f"Requests to {webhook.url} are signed with a new secret, which is shown once.",
+            "For 24 hours they are signed with the present secret too. Then a receiver that does not know the new one "
+            "refuses them.",
+        ],
+        action=f"{PATH}/{id}/rotate",
+        button="Replace the secret",
+        back=f"{PATH}/{id}",
+    )
+
+
 @page.post("/operator/webhooks/{id}/rotate", access=ADMIN)
 async def rotate_secret(
     request: Request, body: bytes, site: PageResponses, webhooks: Webhooks, deliveries: Deliveries, id: WebhookId
 ) -> Response[str]:
-    """Replace the secret and show the new one this once."""
-    rotated = await webhooks.rotate(id)
+    """Replace the secret and show the new one this once. The same form replaces it once."""
+    rotated = await webhooks.rotate(id, site.idempotency_key(request, body))
     return await _webhook_page(request, site, webhooks, deliveries, id, secret=rotated.secret, rotated=True)
 
 
@@ -184,7 +258,7 @@ async def confirm_removal(request: Request, site: PageResponses, webhooks: Webho
         request,
         site,
         visitor,
-        "Webhooks",
+        TAB,
         title="Remove the webhook?",
         effects=[
             f"{webhook.url} receives nothing any more. Events that wait for it ({webhook.waiting}) are not sent.",
@@ -202,5 +276,6 @@ async def remove_webhook(
 ) -> Response[str]:
     """Remove a webhook."""
     visitor = await site.visitors.from_request(request)
-    await webhooks.remove(id)
+    with suppress(NoWebhook):  # removed by an earlier click
+        await webhooks.remove(id)
     return Response(status=303, headers=[*visitor.cookie, ("location", PATH)])

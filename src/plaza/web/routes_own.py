@@ -86,7 +86,7 @@ async def own_articles(
 ) -> Response[str]:
     """List the articles that you posted, latest first."""
     visitor = await site.visitors.from_request(request)
-    found = await lists.posted_by(visitor.require_user(), Page(cursor=cursor))
+    found = await lists.posted_by(visitor.require_user(), visitor.name, Page(cursor=cursor))
     return await _articles_response(request, site, users, articles, found, "Articles", "/app/you/articles")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from markupsafe import Markup
+
 from plaza.core.http.access import PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
@@ -80,7 +82,7 @@ async def following(
     visitor = await site.visitors.from_request(request)
     actor = visitor.require_user()
     context: dict[str, Any] = {"section": "Following", "title": "Following"}
-    context["empty"] = "Follow users to see their posts here."
+    context["empty"] = Markup('Follow users to see their posts here. <a href="/app">Explore</a> has the posts of all.')
     reading = home.page(actor, Page(cursor=cursor), users=False)
     if cursor is None:
         context["watch"] = "following"

@@ -21,7 +21,7 @@ from plaza.social.engagements import Engagements
 from plaza.social.model import MAX_PICTURES, CommentId, NewPost, PostEdit, PostId
 from plaza.social.posts import Posts
 from plaza.web import attachments, forms, post_html
-from plaza.web.operator_navigation import EFFECTS_OF_BAN, confirmation
+from plaza.web.operator_navigation import EFFECTS_OF_BAN, confirmation, quoted
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.text_html import MAX_TEXT_BYTES, fitting_count, next_page_link, truncate_text
@@ -133,7 +133,7 @@ async def confirm_ban(request: Request, site: PageResponses, id: PostId, posts: 
         visitor,
         "Reports",
         title=f"Ban the post of {found.username}?",
-        effects=EFFECTS_OF_BAN,
+        effects=[*quoted(found.content), *EFFECTS_OF_BAN],
         action=f"/app/posts/{id}/ban",
         fields={"on": "1"},
         button="Ban the post",

@@ -25,6 +25,7 @@ from plaza.web.operator_navigation import (
     confirmation,
     operator_page,
     operator_tabs,
+    quoted,
 )
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
@@ -150,7 +151,8 @@ async def confirm_action(
     """Show what a removal or a suspension does, before it is done."""
     visitor = await site.visitors.from_request(request)
     found = await reports.get(id)
-    closes = "The report is resolved, with your note."
+    thing = await reports.find_thing(visitor.require_user(), found)
+    closes = f"The report is resolved, with your note. Its reason: “{truncate_text(found.reason, MAX_TEXT_CHARACTERS)}”"
     if action == "suspend":
         path = f"{PATH}/{id}"
         return ask_for_suspension(request, site, visitor, found.author, action=path, back=PATH, report=closes)
@@ -164,7 +166,7 @@ async def confirm_action(
         visitor,
         TAB,
         title=f"{removal.capitalize()} the {subject} of {found.author}?",
-        effects=[*(EFFECTS_OF_BAN if removal == "ban" else gone), closes],
+        effects=[*quoted(thing.text if thing else ""), *(EFFECTS_OF_BAN if removal == "ban" else gone), closes],
         action=f"{PATH}/{id}",
         fields={"action": "remove"},
         button=f"{removal.capitalize()} the {subject}",
@@ -182,10 +184,17 @@ async def act(
     admin, given = visitor.require_user(), forms.parse_form(body)
     action = forms.convert_fields({"action": given.get("action", "")}, ReportAction).action
     found = await reports.get(id)
+    _require_own_or_open(found, admin.name)
     if action == "remove":
         await reports.remove_thing(admin, found)
     elif action == "suspend":
         await users.suspend(admin, found.author, on=True)
     state: Literal["resolved", "dismissed"] = "dismissed" if action == "dismiss" else "resolved"
     await reports.change(admin, id, ReportChange(state, given.get("note", "")[:1_000] or _NOTES[action]))
-    return site.form_response(request, visitor, b"", f"{PATH}?state=open")
+    return site.form_response(request, visitor, body, f"{PATH}?state=open")
+
+
+def _require_own_or_open(report: Report, admin: str) -> None:
+    """Refuse to change what another admin has closed since the page was loaded. A second click changes nothing."""
+    if report.state != "open" and report.admin != admin:
+        raise Conflict(f"{report.admin or 'Another admin'} has closed this report. It is {report.state}.")

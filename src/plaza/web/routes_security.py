@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-import segno
 from markupsafe import Markup
 
 from plaza.accounts.email_links import Emails
@@ -167,6 +166,8 @@ async def enrol_totp(
 
 
 def _enrolment(enrolment: TotpEnrolment) -> dict[str, Any]:
+    import segno  # QR codes: only a new second factor needs them
+
     image = segno.make(enrolment.uri, error="m").svg_inline(scale=4, border=4, dark="#000", light="#fff")
     return {"enrolment": enrolment, "qr_code": Markup(image)}  # noqa: S704 drawn from squares
 

@@ -6,7 +6,16 @@ from contextlib import suppress
 from typing import Any, Final
 
 from plaza.challenges.leaderboard import Leaderboards
-from plaza.challenges.model import AlreadyTracked, ChallengeId, LeaderboardQuery, NewReminder, NewTracking, NotTracked
+from plaza.challenges.model import (
+    AlreadyTracked,
+    ChallengeId,
+    LeaderboardQuery,
+    NewReminder,
+    NewTracking,
+    NotTracked,
+    iso_date,
+    parse_date,
+)
 from plaza.challenges.participation_reader import Participations
 from plaza.challenges.reminders import ChallengeReminders
 from plaza.challenges.service import Challenges
@@ -95,9 +104,12 @@ async def tracked_days(
     """List the days that you have tracked, with a form for another one."""
     visitor = await site.visitors.from_request(request)
     found = await tracking.page(visitor.require_user(), id, Page(cursor=cursor))
-    context = await challenge_context(site, visitor, await service.read(visitor.actor, id), participations)
+    challenge = await service.read(visitor.actor, id)
+    context = await challenge_context(site, visitor, challenge, participations)
+    last_day = parse_date(challenge.finished_date) - 1
     more = next_page_link(f"/app/challenges/{id}/days", found.pagination)
-    context |= {"tracked": found.days, "more": more, "latest": today(site)}
+    context |= {"tracked": found.days, "more": more, "earliest": iso_date(context["participation"].joined_day)}
+    context["latest"] = min(today(site), iso_date(last_day))
     return site.page(request, visitor, "challenge-days.html", section="Challenges", **context)
 
 

@@ -73,8 +73,9 @@ class Sidebar:
             events, articles, tags = await asyncio.gather(
                 self._list_events(), self._list_articles(), self._suggestions.trending_tags(MAX_TAGS)
             )
-            self._html = fragment("sidebar.html", events=events[:MAX_ENTRIES], articles=articles, tags=tags)
-            self._articles_html = fragment("sidebar.html", events=(), articles=articles, tags=())
+            now = self._clock.now_ms()
+            self._html = fragment("sidebar.html", events=events[:MAX_ENTRIES], articles=articles, tags=tags, now=now)
+            self._articles_html = fragment("sidebar.html", events=(), articles=articles, tags=(), now=now)
 
     async def _list_events(self) -> Sequence[ScheduledEvent]:
         return () if self._schedule is None else await self._schedule.list_events()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from sqlalchemy import func, select
 
 from plaza.core import keys as core
@@ -25,8 +25,7 @@ from plaza.core.valkey_memory import parse_info
 SLOTS_PER_BATCH = 512
 
 
-@dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeState(Struct, frozen=True):
     """Replication and persistence of a Valkey server. `problem` is empty unless operators should act."""
 
     address: str
@@ -36,8 +35,7 @@ class NodeState:
     problem: str
 
 
-@dataclass(frozen=True, slots=True)
-class GroupLag:
+class GroupLag(Struct, frozen=True):
     """The events that a consumer group has not handled."""
 
     stream: str
@@ -46,16 +44,14 @@ class GroupLag:
     pending: int  # delivered, not acknowledged
 
 
-@dataclass(frozen=True, slots=True)
-class DiskState:
+class DiskState(Struct, frozen=True):
     """The file system of the data directory, in bytes."""
 
     total: int
     free: int
 
 
-@dataclass(frozen=True, slots=True)
-class SystemState:
+class SystemState(Struct, frozen=True):
     """What the health page shows besides requests."""
 
     nodes: list[NodeState]

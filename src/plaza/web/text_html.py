@@ -172,7 +172,7 @@ def time_ago(ms: float, now_ms: int) -> str:
 
 def format_date(ms: float) -> str:
     """`6 Dec 2026`."""
-    return f"{_utc(ms):%-d %b %Y}"
+    return f"{utc_time(ms):%-d %b %Y}"
 
 
 def format_iso_date(date: str) -> str:
@@ -182,18 +182,25 @@ def format_iso_date(date: str) -> str:
 
 def format_date_time(ms: float) -> str:
     """`6 Dec 2026, 14:05 UTC`."""
-    return f"{_utc(ms):%-d %b %Y, %H:%M} UTC"
+    return f"{utc_time(ms):%-d %b %Y, %H:%M} UTC"
 
 
 def time_element(ms: float, label: str) -> Markup:
     """A `time` element with a label. The exact time is its machine-readable value and is shown on hover."""
     return Markup('<time datetime="{:%Y-%m-%dT%H:%M:%SZ}" title="{}">{}</time>').format(
-        _utc(ms), format_date_time(ms), label
+        utc_time(ms), format_date_time(ms), label
     )
 
 
-def _utc(ms: float) -> datetime:
-    # Other services may write times that `datetime` cannot hold.
+def event_time(ms: float) -> Markup:
+    """The time of an event. Our script shows it in the reader's time zone."""
+    return Markup('<time datetime="{:%Y-%m-%dT%H:%M:%SZ}" data-event-time>{}</time>').format(
+        utc_time(ms), format_date_time(ms)
+    )
+
+
+def utc_time(ms: float) -> datetime:
+    """A time in UTC. Other services may write times that `datetime` cannot hold: the nearest one that it can."""
     return datetime.fromtimestamp(min(max(ms, 0), _MAX_TIME_MS) / 1000, UTC)
 
 

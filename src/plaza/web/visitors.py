@@ -7,7 +7,12 @@ the current one: a suspended user, or one who lost a role, has lost it on the ne
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TypeVar
+
+from msgspec import Struct
 
 from plaza.core.admin_mfa import AdminMfa
 from plaza.core.auth import ADMIN, Actor
@@ -21,10 +26,12 @@ from plaza.sessions.session_cache import SessionCache
 from plaza.shop.cart_counts import CartCounts
 from plaza.social.avatars import Avatars
 from plaza.social.credentials import Credentials
+from plaza.web.security import FormTokens
+
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Visitor:
+class Visitor(Struct, frozen=True):
     """A session, if there is one, and its user, if one is signed in."""
 
     session: str | None = None
@@ -33,6 +40,7 @@ class Visitor:
     avatar: str = ""  # the address of the user's avatar
     unread: int = 0  # notifications
     cart: int = 0  # items in the cart
+    csrf: str = ""  # the token that every form of a signed-in user carries
 
     @property
     def name(self) -> str:
@@ -69,7 +77,9 @@ class Visitors:
         avatars: Avatars,
         unread_counts: UnreadCounts | None,
         cart_counts: CartCounts,
+        form_tokens: FormTokens,
     ) -> None:
+        self._form_tokens = form_tokens
         self.sessions = sessions
         self.avatars = avatars
         self._unread_counts = unread_counts
@@ -115,7 +125,17 @@ class Visitors:
         avatars, unread, cart = await asyncio.gather(
             self.avatars.addresses([actor.name]), self._count_unread(actor.name), self._cart_counts.get(visit.token)
         )
-        return Visitor(visit.token, actor, tuple(cookies), avatars[actor.name], unread, cart)
+        token = self._form_tokens.token(visit.token)
+        return Visitor(visit.token, actor, tuple(cookies), avatars[actor.name], unread, cart, token)
+
+    async def while_admin(self, actor: Actor, updates: AsyncGenerator[T, None]) -> AsyncIterator[T]:
+        """Pass on the updates of an open page until its user is no admin any more. No round trip if that is cached."""
+        async with aclosing(updates):
+            async for update in updates:
+                found = await self._credentials.actor(actor.name)
+                if found is None or not found.is_admin:
+                    return
+                yield update
 
     async def _count_unread(self, username: str) -> int:
         return 0 if self._unread_counts is None else await self._unread_counts.get(username)

@@ -15,6 +15,7 @@ from plaza.live.model import EventDeclaration
 from plaza.live.simulation import GROUPS, AudienceSimulation
 
 EVENT: Final[str] = read_texts("shop")["event"]["id"]
+DAY_MS: Final = 86_400_000
 # The names that the audience simulation uses.
 SESSIONS: Final = (f"{EVENT}-main", f"{EVENT}-side")
 
@@ -38,7 +39,8 @@ class LiveLoader:
             EVENT, EventDeclaration(event["title"], list(SESSIONS), list(GROUPS), started, event["description"])
         )
         for coming in read_texts("shop")["coming"]:
-            starts_at = self._plan.anchor_ms + coming["in_hours"] * 3_600_000
+            today = self._plan.anchor_ms // DAY_MS
+            starts_at = (today + coming["in_days"]) * DAY_MS + coming["hour"] * 3_600_000
             await live.declare(
                 coming["id"],
                 EventDeclaration(coming["title"], starts_at=starts_at, description=coming["description"]),

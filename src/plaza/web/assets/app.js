@@ -77,6 +77,13 @@ for (const area of document.querySelectorAll("textarea")) {
   sessionStorage.removeItem(draftKey(area));
 }
 
+// A browser does not load a page again of which only the fragment of the address differs.
+function openPage(url) {
+  const isThisPage = url.pathname + url.search === location.pathname + location.search;
+  location.assign(url);
+  if (isThisPage) location.reload();
+}
+
 async function send(form, button) {
   // Files are uploaded when they are chosen, and the form names them.
   const data = new URLSearchParams([...new FormData(form, button)].filter(([, value]) => typeof value === "string"));
@@ -84,7 +91,8 @@ async function send(form, button) {
   const response = await fetch(action, { method: "POST", body: data, headers: { "x-fragment": "1", accept: "text/html" } });
   const next = response.headers.get("x-next");
   if (response.ok && next) {
-    location.assign(next);
+    form.reset();
+    openPage(new URL(next, location));
   } else if (response.ok) {
     applyFragment(await response.text());
     showMessage(decodeURIComponent(response.headers.get("x-message") || ""), false, undoForm(response.headers.get("x-undo")));
@@ -204,6 +212,24 @@ document.addEventListener("click", (event) => {
   if (event.ctrlKey || event.metaKey) open(link.href, "_blank", "noopener");
   else link.click();
 });
+
+// Events show the reader's own time, in the format of the server's UTC.
+const OWN_TIME = { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", timeZoneName: "short" };
+
+for (const time of document.querySelectorAll("time[data-event-time]")) {
+  time.title = time.textContent;
+  time.textContent = new Date(time.dateTime).toLocaleString("en-GB", OWN_TIME);
+}
+
+// A picture of another host that cannot be loaded is replaced by a text, in its place so that nothing moves.
+function replaceMissing(image) {
+  const link = image.closest?.(".media-image");
+  link?.classList.add("missing");
+  link?.replaceChildren(`${image.alt} is not available`);
+}
+
+document.addEventListener("error", ({ target }) => replaceMissing(target), true);
+for (const image of document.querySelectorAll(".media-image img")) if (image.complete && !image.naturalWidth) replaceMissing(image);
 
 if (document.querySelector("main .more > a[rel=next]") || history.state?.pages) import("./lists.js");
 

@@ -6,8 +6,6 @@ import { openStream } from "./event-stream.js";
 const CHART_SECONDS = 60;
 
 export function start(section) {
-  section.querySelector(".no-script-note").remove();
-  section.querySelector(".recent-history").hidden = false;
   const addPoint = lineChart(document.getElementById("audience-chart"), CHART_SECONDS);
   const show = (id, count) => { document.getElementById(id).textContent = number.format(count); };
 
