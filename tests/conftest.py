@@ -30,6 +30,7 @@ from plaza.core.valkey import Valkey
 from tests.databases import database_with_tables, with_tables
 from tests.documented_errors import watching
 from tests.postgres import Postgres, running_postgres
+from tests.s3_server import CREDENTIALS, S3Server, running_s3
 from tests.servers import Cluster, Server, running_cluster, running_server
 from tests.timeouts import TIME_LIMIT_MS, TIME_LIMIT_SECONDS, connect_for_test
 
@@ -174,3 +175,17 @@ async def sql(sql_settings: Settings, busy_disk: None) -> AsyncIterator[Sql]:
     database = await Sql.open(sql_settings)
     yield database
     await database.close()
+
+
+@pytest.fixture(scope="session")
+def session_s3() -> Iterator[S3Server]:
+    with running_s3() as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(session_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of an empty bucket, with credentials in the environment."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    return session_s3.create_bucket()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import json
 import re
@@ -17,7 +18,7 @@ import pytest
 
 from plaza import docgen
 from plaza.cli import main, parser
-from plaza.cli_errors import print_error
+from plaza.cli_errors import file_error, print_error
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.valkey import ReplyError
 from tests.databases import with_tables
@@ -136,6 +137,20 @@ def test_a_refusal_of_valkey_is_one_sentence(reply: str, expected: str, capsys: 
     printed = capsys.readouterr().err
     assert printed.startswith(expected)
     assert printed.count("\n") == 1
+
+
+def test_an_error_of_a_file_is_one_sentence_with_its_fix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "backups" / "snapshots" / "1.json").mkdir(parents=True)
+    assert main(["restore", str(tmp_path / "backups"), "--check"]) == 2
+    monkeypatch.setenv("PLAZA_DATA_DIR", str(tmp_path))
+    assert main(["export", str(tmp_path)]) == 2
+    unreadable, folder = capsys.readouterr().err.splitlines()
+    assert unreadable == f"plaza: {tmp_path}/backups/snapshots/1.json: Is a directory. Give a file."
+    assert folder == f"plaza: {tmp_path} is a directory. Give the name of a file."
+    assert "Free some space" in str(file_error(OSError(errno.ENOSPC, "No space left on device")))
+    assert file_error(ConnectionResetError(errno.ECONNRESET, "reset")) is None, "not of a file: a bug"
 
 
 def test_help_imports_nothing_that_takes_long() -> None:

@@ -105,6 +105,14 @@ FIRING: list[tuple[str, dict[str, str], dict[str, str]]] = [
         },
     ),
     ("PlazaEventsDead", {"plaza_events_dead_total": "0x100 1x20"}, {"plaza_events_dead_total": "1x120"}),
+    # A series that begins with its first count.
+    ("PlazaEventsLost", {"plaza_events_behind_total": "_x100 1x20"}, {"plaza_events_behind_total": "1x120"}),
+    ("PlazaDamagedKeys", {"plaza_damaged_keys_total": "_x100 1x20"}, {"plaza_damaged_keys_total": "1x120"}),
+    ("PlazaUnreadableRows", {"plaza_unreadable_rows_total": "_x100 1x20"}, {"plaza_unreadable_rows_total": "1x120"}),
+    ("PlazaFailover", {"plaza_failovers_total": "0x100 1x20"}, {"plaza_failovers_total": "1x120"}),
+    ("PlazaOverloaded", {"plaza_http_shed_total": "0+1x120"}, {"plaza_http_shed_total": "9x120"}),
+    ("PlazaValkeyUnavailable", {"plaza_valkey_errors_total": "0+1x120"}, {"plaza_valkey_errors_total": "9x120"}),
+    ("PlazaEventsWaiting", {"plaza_events_waiting": "10001x120"}, {"plaza_events_waiting": "10000x120"}),
 ]
 
 

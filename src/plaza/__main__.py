@@ -1,7 +1,5 @@
 """`python -m plaza` is `plaza`."""
 
-import sys
+from plaza.cli import run_and_exit
 
-from plaza.cli import main
-
-sys.exit(main())
+run_and_exit()

@@ -169,7 +169,8 @@ def _services(
     services[WrongTypeReporter] = WrongTypeReporter(core.valkey, catalogues(domains))
     encryption = FieldEncryption(core.settings.data_keys())
     logs = services.get(SqlSecurityLog), services.get(AccountLog)
-    services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains), encryption, *logs)
+    on_write = {pattern: emit for part in parts for pattern, emit in part.on_proxy_write.items()}
+    services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains), encryption, *logs, on_write=on_write)
     encrypted = [fields for part in parts for fields in part.encrypted]
     services[Reencryption] = Reencryption(core.functions, catalogues(domains), encrypted)
     services[Audits] = Audits(_auditor(core, domains, parts))

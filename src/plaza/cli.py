@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -38,6 +39,14 @@ if TYPE_CHECKING:
     from plaza.commands.base import Run
 
 
+def run_and_exit() -> NoReturn:
+    """Run one command, and end the process at once: freeing each object would take a quarter of a command's CPU."""
+    status = main()
+    if sys.stderr is not None:
+        sys.stderr.flush()
+    os._exit(status)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns its exit status."""
     relax_gc()
@@ -45,19 +54,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # structlog imports rich, if it is there, for tracebacks that Plaza does not show: 50 modules at every start.
     import_without("structlog", "rich")
     # Imported here, like the modules of commands: `plaza --help` needs none of them, and starts twice as fast.
-    from plaza.cli_errors import EXPECTED, print_error
+    from plaza.cli_errors import EXPECTED, file_error, print_error
     from plaza.core.telemetry import configure_logs
 
     configure_logs()
     try:
         run: Run = given.run
-        return run(given)
+        status = run(given)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return status
     except EXPECTED as error:
         return print_error(error)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         _exit_with_sigpipe()
+    except OSError as error:
+        expected = file_error(error)
+        if expected is None:
+            raise
+        return print_error(expected)
 
 
 class _PrintVersion(argparse.Action):

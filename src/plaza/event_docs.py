@@ -41,9 +41,9 @@ stream sends an id also when there was no event.
   to the minute. What was already announced is not changed, so that a consumer that is behind understands the events
   that follow. Events that wait for a webhook go after a week, dead events after the same days. A consumer that stores
   names should delete or rename them when it gets `user.deleted` or `user.renamed`.
-- **What other services write** to the documented keys has no event, nor has a write to one's own profile through the
-  [proxy](proxy.md): it is a plain command in the caller's own batch or transaction, and on a cluster the stream is on
-  another node than the profile. `PATCH /users/{username}` emits `user.updated`.
+- **What other services write** to the documented keys has no event. A write to a profile through the [proxy](proxy.md)
+  has one, but after the write and not in the same step: if the process dies in between, the event is lost. It comes
+  also if the value stays the same. `PATCH /users/{username}` emits `user.updated` with the change.
 - `origin` is `import` for what sync, an import or the demo brought in, and `rename` for follows, likes and votes
   that move to a new username. Skip them if you only want what users did now.
 

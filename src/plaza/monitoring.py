@@ -47,7 +47,10 @@ class Alert:
 
 
 def _grew(metric: MetricWrapperBase, span: str, labels: str = "") -> str:
-    return f"increase({metric_name(metric)}{labels}[{span}]) > 0"
+    """Whether a counter grew. A series with labels begins at its first count, where `increase` sees no growth."""
+    series = f"{metric_name(metric)}{labels}"
+    grew = f"increase({series}[{span}]) > 0"
+    return f"{grew} or ({series} unless {series} offset {span}) > 0" if metric._labelnames else grew
 
 
 ALERTS: Final = (

@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Final
 
 from plaza.core.embedded_valkey import DataDirInUse, EmbeddedValkey, is_owned, running_url
+from plaza.core.errors import SettingError
 from plaza.core.keyspace import use_layout
 from plaza.core.settings import Settings
 from plaza.core.valkey import ConnectionLost, Valkey, connect
@@ -38,6 +39,8 @@ async def _connect_with_retries(url: str) -> Valkey:
     while True:
         try:
             return await connect(url)
+        except SettingError as error:
+            raise SettingError(f"PLAZA_VALKEY_URL: {error}") from None
         except ConnectionLost:
             if monotonic() > deadline:
                 raise

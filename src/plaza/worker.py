@@ -28,6 +28,7 @@ from plaza.core.event_streams import all_streams
 from plaza.core.events import EVENTS, Consumer, Event, Events
 from plaza.core.functions import Functions
 from plaza.core.leases import JOBS, LEASE_SECONDS, Lease, Leases
+from plaza.core.outbox_recovery import ABANDONED_MS
 from plaza.core.stream_consumer import StreamConsumer
 from plaza.core.stream_watch import StreamWatch
 from plaza.core.timers import Timer, Timers
@@ -40,6 +41,10 @@ LIBRARIES = (JOBS, EVENTS)
 
 # Running jobs may take this long to end. Then they are cancelled, and get as long again to react.
 STOP_SECONDS = 5.0
+
+# Every cluster node is asked for the entries of each of its slots, which is most of the work of an idle worker. An
+# entry is taken for abandoned after as long, so looking more often would settle it little earlier.
+SETTLE_SECONDS = ABANDONED_MS // 1000
 
 # The pause between restarts of a job, while Valkey is not available.
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.1, 5.0
@@ -156,7 +161,7 @@ def core_timers(functions: Functions) -> list[Timer]:
 
     timers = [Timer("core.libraries", 3600, remove_libraries), Timer("core.memory", 15, watch_memory)]
     if functions.valkey.clustered:
-        timers.append(Timer("core.settle", 5, settle))
+        timers.append(Timer("core.settle", SETTLE_SECONDS, settle))
     return timers
 
 

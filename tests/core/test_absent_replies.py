@@ -16,10 +16,10 @@ ABSENT, STRING, SET = "{damaged}:absent", "{damaged}:string", "{damaged}:set"
 READS: list[tuple[str, ...]] = [
     ("GET",), ("STRLEN",), ("HGET", "f"), ("HMGET", "f", "g"), ("HGETALL",), ("HEXISTS", "f"), ("HLEN",), ("HKEYS",),
     ("HVALS",), ("HSCAN", "0"), ("LLEN",), ("LRANGE", "0", "-1"), ("LINDEX", "0"), ("LPOS", "a"), ("SCARD",),
-    ("SMEMBERS",), ("SISMEMBER", "a"), ("SMISMEMBER", "a", "b"), ("SSCAN", "0"), ("ZCARD",), ("ZSCORE", "a"),
-    ("ZMSCORE", "a", "b"), ("ZRANK", "a"), ("ZREVRANK", "a"), ("ZCOUNT", "-inf", "+inf"), ("ZLEXCOUNT", "-", "+"),
-    ("ZRANGE", "0", "-1"), ("ZREVRANGE", "0", "-1"), ("ZRANGEBYSCORE", "-inf", "+inf"), ("ZRANGEBYLEX", "-", "+"),
-    ("ZSCAN", "0"),
+    ("SMEMBERS",), ("SISMEMBER", "a"), ("SMISMEMBER", "a", "b"), ("SSCAN", "0"), ("SRANDMEMBER", "9"), ("ZCARD",),
+    ("ZSCORE", "a"), ("ZMSCORE", "a", "b"), ("ZRANK", "a"), ("ZREVRANK", "a"), ("ZCOUNT", "-inf", "+inf"),
+    ("ZLEXCOUNT", "-", "+"), ("ZRANGE", "0", "-1"), ("ZREVRANGE", "0", "-1"), ("ZRANGEBYSCORE", "-inf", "+inf"),
+    ("ZRANGEBYLEX", "-", "+"), ("ZSCAN", "0"),
 ]  # fmt: skip
 
 

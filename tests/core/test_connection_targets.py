@@ -8,10 +8,11 @@ import re
 import ssl
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -83,7 +84,7 @@ def test_an_invalid_url_is_rejected_with_the_reason(url: str, reason: str) -> No
 
 def test_the_docs_have_every_option_with_its_default() -> None:
     page = (Path(__file__).parents[2] / "docs" / "connection.md").read_text()
-    for limit in fields(ConnectionOptions):
+    for limit in msgspec.structs.fields(ConnectionOptions):
         assert f"| `{limit.name}` | {limit.default} |" in page
 
 

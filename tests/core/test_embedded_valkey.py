@@ -74,10 +74,11 @@ async def test_data_is_there_after_a_clean_stop_and_start(tmp_path: Path) -> Non
 
 
 async def test_only_its_user_can_open_the_socket(tmp_path: Path) -> None:
-    async with EmbeddedValkey(tmp_path) as valkey:
-        assert valkey.url == f"unix://{tmp_path}/valkey.sock"
-        assert (tmp_path / "valkey.sock").stat().st_mode & 0o777 == 0o700
-        assert (tmp_path / "valkey").stat().st_mode & 0o777 == 0o700
+    folder = tmp_path / "var"
+    async with EmbeddedValkey(folder) as valkey:
+        assert valkey.url == f"unix://{folder}/valkey.sock"
+        for path in (folder, folder / "valkey.sock", folder / "valkey"):
+            assert path.stat().st_mode & 0o777 == 0o700
         with redis_client(valkey) as client:
             assert client.config_get("port")["port"] == "0"
 

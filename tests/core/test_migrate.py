@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib
 import pkgutil
+import sqlite3
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,25 @@ async def test_a_start_without_new_migrations_notices_it(sample_sql: Sql) -> Non
     async with sample_sql.read() as tx:
         assert not await tx.run_sync(sql_migrations.is_behind, folders)
         assert await tx.run_sync(sql_migrations.is_behind, folders[:-1])
+
+
+async def test_a_start_on_current_tables_waits_for_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(data_dir=tmp_path)
+    await (await Sql.open(settings, [FOLDER])).close()
+    file = tmp_path / "plaza.sqlite"
+    assert sql_migrations.is_sqlite_current(file, [FOLDER])
+    assert not sql_migrations.is_sqlite_current(file, [])
+    assert not sql_migrations.is_sqlite_current(tmp_path / "other.sqlite", [FOLDER])
+    monkeypatch.setattr(sql_migrations, "LOCK_WAIT_SECONDS", 0.0)
+    async with sql_migrations.file_lock(file.with_suffix(".lock")):
+        await (await Sql.open(settings, [FOLDER])).close()
+    with contextlib.closing(sqlite3.connect(file)) as restored:
+        restored.execute("PRAGMA journal_mode = DELETE")
+    assert not sql_migrations.is_sqlite_current(file, [FOLDER])
+    sql = await Sql.open(settings, [FOLDER])
+    async with sql.read() as tx:
+        assert (await tx.execute(text("PRAGMA journal_mode"))).scalar() == "wal"
+    await sql.close()
 
 
 async def test_an_older_database_is_upgraded_and_keeps_its_rows(sql_settings: Settings, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from sqlalchemy import (
 
 from plaza.core import postgres as postgres_module
 from plaza.core import sql as sql_module
-from plaza.core.errors import SettingError, Unavailable
+from plaza.core.errors import Invalid, SettingError, Unavailable
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.sqlite import SqliteConnections
@@ -288,6 +288,15 @@ async def test_a_deadlock_is_unavailable_so_that_the_caller_tries_again(postgres
 
         ends = await asyncio.gather(lock(1, 2), lock(2, 1), return_exceptions=True)
         assert sorted(type(end).__name__ for end in ends) == ["NoneType", "Unavailable"]
+        await sql.close()
+
+
+async def test_a_text_with_a_nul_is_invalid(postgres: Postgres, tmp_path: Path) -> None:
+    async with postgres.database() as url:
+        sql = await Sql.open(Settings(data_dir=tmp_path, database_url=url), sample_folders())
+        with pytest.raises(Invalid, match=r"U\+0000"):
+            await sql.fetch_all(select(PARENTS).where(PARENTS.c.name == "a\0b"))
+        assert await sql.fetch_all(select(PARENTS)) == []
         await sql.close()
 
 

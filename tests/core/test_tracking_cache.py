@@ -56,3 +56,14 @@ async def test_reads_that_fail_leave_nothing_in_memory(valkey: Valkey) -> None:
             await cache.load(f"key:{number}", fail)
     assert not cache._loading
     cache.close()
+
+
+async def test_closing_twice_is_harmless(valkey: Valkey) -> None:
+    """An application's shutdown and its owner may close the same cache at the same time."""
+    caches: list[TrackingCache[str]] = [TrackingCache(valkey, 10) for _ in range(2)]
+    caches[0].close()
+    caches[0].close()
+    caches[1].put("key", "1")
+    valkey._listeners.notify(["key"])
+    assert caches[1].get("key") is None  # the other one still listens
+    caches[1].close()

@@ -101,6 +101,10 @@ def lose_the_data_key(data_dir: Path) -> None:
     (data_dir / "data-key").unlink()
 
 
+def interrupt_a_restore(data_dir: Path) -> None:
+    (data_dir / "restoring").mkdir()
+
+
 def cut_the_secret(data_dir: Path) -> None:
     (data_dir / "jwt-secret").write_text("short")
 
@@ -131,6 +135,7 @@ def migrate_shop_to(revision: str) -> Callable[[Path], None]:
     ("damage", "name", "text"),
     [
         (let_others_write, "data directory", "chmod go-w"),
+        (interrupt_a_restore, "data directory", "repeat it with --replace"),
         (let_others_read_the_key, "permissions", "api-key"),
         (let_others_read_the_tables, "permissions", "plaza.sqlite"),
         (lose_the_data_key, "secrets", "backup"),

@@ -260,7 +260,7 @@ def test_a_plaza_that_is_older_than_the_data_is_not_ready_and_does_not_start(tmp
     [
         ("PLAZA_PORT", "eighty", "PLAZA_PORT must be a whole number."),
         ("PLAZA_HOST", "203.0.113.1", "PLAZA_HOST 203.0.113.1 is not an address of this machine."),
-        ("PLAZA_VALKEY_URL", "http://127.0.0.1", "cannot start with 'http'"),
+        ("PLAZA_VALKEY_URL", "http://127.0.0.1", "PLAZA_VALKEY_URL: A Valkey URL cannot start with 'http'"),
         ("PLAZA_DATABASE_URL", "mysql://db", "PLAZA_DATABASE_URL must look like postgresql://"),
     ],
 )

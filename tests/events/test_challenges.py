@@ -15,6 +15,7 @@ from plaza.challenges.invitations import ChallengeInvitations
 from plaza.challenges.model import (
     AlreadyJoined,
     AlreadyTracked,
+    ChallengeCommentEdit,
     ChallengeEdit,
     ChallengePostEdit,
     NewChallenge,
@@ -80,6 +81,9 @@ async def test_every_type_is_emitted(plaza: Plaza, redis_client: Any) -> None:
         comment = (await comments.create(BEN, post, NewChallengeComment(PRIVATE), "comment")).id
     commented = {**reaction, "comment": comment}
     await recorder.expect(("challenge.commented", commented))
+    for _ in range(2):
+        await comments.edit(BEN, comment, ChallengeCommentEdit("Another text"))
+    await recorder.expect(("challenge.comment_edited", {**member, "username": "ben", "post": post, "comment": comment}))
     for _ in range(2):
         with contextlib.suppress(NotFound):
             await comments.delete(BEN, comment)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from plaza.app import Plaza
-from plaza.core.auth import Actor
+from plaza.core.auth import API, Actor
+from plaza.keyspace.proxy.service import Proxy
 from plaza.social import keys as k
 from plaza.social.account_deletion import AccountDeletion
 from plaza.social.account_renaming import AccountRenaming
@@ -201,3 +202,21 @@ async def test_what_another_service_writes_is_announced_when_it_is_indexed(
         ("post.liked", {"post": post, "author": "ana", "username": "ben"}),
         ("user.followed", {"follower": "ana", "followed": "ben"}),
     )
+
+
+async def test_a_profile_that_is_written_through_the_proxy_is_announced(plaza: Plaza, recorder: EventRecorder) -> None:
+    async def write(actor: Actor, *commands: list[str]) -> None:
+        await plaza.get(Proxy).run(actor, "127.0.0.1", commands)
+
+    updated = ("user.updated", {"username": "ana"})
+    await write(ANA, ["HSET", "user:me", "bio", TEXT], ["HSET", "user:me", "links", TEXT, "email", "a@mail.example"])
+    await recorder.expect(updated)
+    await plaza.get(Proxy).transact(ANA, "127.0.0.1", [["HDEL", "user:me", "bio"]])
+    await recorder.expect(updated)
+    await write(API, ["HSET", "user:ana", "bio", TEXT])
+    await recorder.expect(updated)
+    await write(
+        ANA, ["HSET", "user:me", "theme", "dark"], ["HSET", "user:me", "role", "admin"], ["HGET", "user:me", "bio"]
+    )
+    await write(Actor("zoe", "user"), ["HSET", "user:me", "bio", TEXT])
+    await recorder.expect()  # custom and refused fields, reads, and users without a profile

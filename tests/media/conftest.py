@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from plaza.media.processor import ImageProcessor, ProcessedImage
 from tests.databases import with_tables
 from tests.http_servers import client_of
 from tests.media.images import picture
-from tests.s3_server import CREDENTIALS, S3Server, running_s3
 from tests.servers import Cluster, Server
 
 MAX_PIXELS = 40_000_000
@@ -36,20 +35,6 @@ async def process(content: bytes, filename: str = "", max_pixels: int = MAX_PIXE
         file.write(content)
         file.seek(0)
         return await ImageProcessor(max_pixels, 2).process(file, filename)
-
-
-@pytest.fixture(scope="session")
-def session_s3() -> Iterator[S3Server]:
-    with running_s3() as server:
-        yield server
-
-
-@pytest.fixture
-def bucket(session_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The address of an empty bucket, with credentials in the environment."""
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    return session_s3.create_bucket()
 
 
 @pytest.fixture(params=["folder", "s3"])

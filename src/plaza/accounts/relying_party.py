@@ -7,11 +7,11 @@ has no passkeys.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Struct
 
 from plaza.core.addresses import parse_address
 from plaza.core.domain import InvalidPasskey
@@ -23,8 +23,7 @@ NAME: Final = "Plaza"
 TIMEOUT_MS: Final = 120_000
 
 
-@dataclass(frozen=True, slots=True)
-class NewPasskey:
+class NewPasskey(Struct, frozen=True):
     """A passkey whose registration is valid."""
 
     credential_id: bytes
@@ -33,8 +32,7 @@ class NewPasskey:
     backed_up: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RelyingParty:
+class RelyingParty(Struct, frozen=True):
     """The domain that passkeys belong to, and the only origin whose pages may use them."""
 
     id: str

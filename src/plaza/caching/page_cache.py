@@ -18,12 +18,12 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import Any, Final
 
 import structlog
+from msgspec import Struct
 
 from plaza.caching.page_store import (
     CachedPage,
@@ -54,8 +54,7 @@ async def _no_one_waits(not_cacheable: bool) -> None:
     """Do nothing: no request waits for an uncached page."""
 
 
-@dataclass(frozen=True, slots=True)
-class Computation:
+class Computation(Struct, frozen=True):
     """The computation of a page, by the one request that may: `client_waits` for the result, or has an older page."""
 
     client_waits: bool = True

@@ -7,11 +7,11 @@ import math
 import random
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec import Struct
 
 from plaza.caching.keys import TAG, CacheKeys
 from plaza.core.clock import Clock
@@ -36,8 +36,7 @@ Headers = tuple[tuple[str, str], ...]
 PageClaim = Literal["yours", "busy", "there"]
 
 
-@dataclass(frozen=True, slots=True)
-class CachedPage:
+class CachedPage(Struct, frozen=True):
     """A page as it is sent. `headers` are its own; the cache adds more."""
 
     body: bytes
@@ -56,8 +55,7 @@ class _PageHead(msgspec.Struct, frozen=True, array_like=True):
     etag: str
 
 
-@dataclass(frozen=True, slots=True)
-class ServedPage:
+class ServedPage(Struct, frozen=True):
     """A page, and what the cache did for it."""
 
     page: CachedPage
@@ -77,8 +75,7 @@ _encode = msgspec.json.Encoder().encode
 _decode_head = msgspec.json.Decoder(_PageHead).decode
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPage:
+class StoredPage(Struct, frozen=True):
     """A page as Valkey has it. Times are Unix milliseconds."""
 
     page: CachedPage
@@ -115,8 +112,7 @@ class StoredPage:
         return ServedPage(self.page, self.etag, f"hit; ttl={ttl}", age)
 
 
-@dataclass(frozen=True, slots=True)
-class PageCacheOptions:
+class PageCacheOptions(Struct, frozen=True):
     """How long pages are stored, and which."""
 
     fresh_seconds: float = FRESH_SECONDS

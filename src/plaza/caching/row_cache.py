@@ -17,11 +17,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
 import structlog
+from msgspec import Struct
 
 from plaza.caching.row_ids import RowIds
 from plaza.caching.row_store import CachedRow, LoadRows, RowData, RowReply, RowStore
@@ -44,8 +44,7 @@ POLL_SECONDS: Final = 0.02
 MAX_LOCAL_ROWS: Final = 5_000
 
 
-@dataclass(frozen=True, slots=True)
-class _LocalRow:
+class _LocalRow(Struct, frozen=True):
     """A row cached in this process until Valkey reports a change."""
 
     row: CachedRow

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec import Struct
 
 from plaza.caching.keys import CacheKeys
 from plaza.core.clock import Clock
@@ -44,8 +44,7 @@ class CachedRow(msgspec.Struct, frozen=True):
         return decoded
 
 
-@dataclass(frozen=True, slots=True)
-class RowReply:
+class RowReply(Struct, frozen=True):
     """What Valkey has of a row. `row` may be an expired one, to be served if loading takes long."""
 
     row: CachedRow | None
@@ -64,8 +63,7 @@ class RowReply:
         return self.state in ("expired", "missing")
 
 
-@dataclass(frozen=True, slots=True)
-class DueRows:
+class DueRows(Struct, frozen=True):
     """Rows that one worker has claimed, and when the next one is due. Times are Unix seconds."""
 
     ids: list[str]

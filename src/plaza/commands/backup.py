@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plaza.commands.base import add_command, operator, with_plaza_logged
+from plaza.commands.progress_line import ProgressLine
 from plaza.core.errors import Invalid, OperatorError
 from plaza.core.settings import Settings
 
 if TYPE_CHECKING:
     from plaza.app import Plaza
     from plaza.backup.progress import OnProgress
-    from plaza.backup.snapshots import Snapshot
+    from plaza.backup.snapshots import BackupDirectory, Snapshot
     from plaza.commands.base import Commands
 
 
@@ -59,8 +60,10 @@ def _backup(given: argparse.Namespace) -> int:
             return await BackupRun(plaza, directory, on_progress).run(given.keep)
 
         snapshot = with_plaza_logged(run, "backup", str(given.directory))
-    new = _megabytes(directory.chunks.written_bytes)
+    new, replaced = _megabytes(directory.chunks.written_bytes), directory.chunks.replaced
     print(f"Backup {snapshot.id}: {_contents(snapshot)}; {new} written.")
+    if replaced:
+        print(f"{replaced:,} chunks of earlier backups were damaged and are written again. Check the disk.")
     return 0
 
 
@@ -74,9 +77,7 @@ def _restore(given: argparse.Namespace) -> int:
         raise OperatorError(f"{given.directory} is not a directory.")
     directory = BackupDirectory(given.directory)
     if given.list:
-        for id in directory.ids():
-            print(f"{id}  {_contents(directory.load(id))}")
-        return 0
+        return _list(directory)
     with _progress() as on_progress:
         restore = RestoreRun(Settings.from_env(), directory, on_progress)
         if given.check:
@@ -88,6 +89,20 @@ def _restore(given: argparse.Namespace) -> int:
     if not restored.audit.clean:
         print("The audit has findings that a repair cannot decide: see plaza audit.")
     return 0
+
+
+def _list(directory: BackupDirectory) -> int:
+    """Print a line for each backup. Returns 1 if one is damaged."""
+    from plaza.backup.chunks import BrokenBackup
+
+    status = 0
+    for id in directory.ids():
+        try:
+            print(f"{id}  {_contents(directory.load(id))}")
+        except BrokenBackup as error:
+            print(f"{id}  {error}")
+            status = 1
+    return status
 
 
 def _contents(snapshot: Snapshot) -> str:
@@ -106,20 +121,13 @@ def _megabytes(count: int) -> str:
 
 @contextmanager
 def _progress() -> Iterator[OnProgress]:
-    """Show a line for each step on the terminal, with what was done so far."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description:<10} {task.fields[done]:>14}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        tasks: dict[str, TaskID] = {}
+    """Show the present step on the terminal, with what was done so far."""
+    with ProgressLine() as line:
 
         def show(name: str, done: int) -> None:
-            if name not in tasks:
-                tasks[name] = bar.add_task(name, total=None, done="")
-            bar.update(tasks[name], advance=done)
-            total = round(bar.tasks[tasks[name]].completed)
-            text = f"{total:,} keys" if name in ("keys", "repair") else _megabytes(total)
-            bar.update(tasks[name], done=text)
+            if name in ("keys", "repair"):
+                line.advance(f"{name}, keys", done)
+            else:
+                line.advance(f"{name}, MB", done / 1e6)
 
         yield show

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from plaza.commands.base import SEE_HELP, add_command, with_plaza_logged
+from plaza.commands.progress_line import ProgressLine
 from plaza.core.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,22 +44,11 @@ def add_commands(commands: Commands) -> None:
 
 
 def _run_daily_job(*, rebuild_all: bool) -> int:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
     from plaza.challenges.daily_job.runner import DailyJob
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def show(step: str, done: int, total: int) -> None:
-            if step not in tasks:
-                tasks[step] = bar.add_task(step, total=total)
-            bar.update(tasks[step], advance=done)
-
-        action = "challenges rebuild" if rebuild_all else "challenges roll"
-        done = with_plaza_logged(lambda plaza: plaza.get(DailyJob).run(show, rebuild_all=rebuild_all), action)
+    action = "challenges rebuild" if rebuild_all else "challenges roll"
+    with ProgressLine() as line:
+        done = with_plaza_logged(lambda plaza: plaza.get(DailyJob).run(line.advance, rebuild_all=rebuild_all), action)
     taken = ", ".join(f"{count:,} {name}" for name, count in done.rows.items())
     print(f"Day {done.day_index}. New rows: {taken}. Rebuilt: {', '.join(done.rebuilt) or 'nothing'}.")
     print(f"Neighbours computed: {done.fitted:,} challenges.")
@@ -69,22 +59,15 @@ def _evaluate(given: argparse.Namespace) -> int:
     from pathlib import Path
 
     from rich.console import Console
-    from rich.progress import Progress, TaskID
 
     from plaza.challenges.recommendation.evaluation import movielens, report
     from plaza.challenges.recommendation.evaluation.comparison import compare
 
     folder = Settings.from_env().data_dir / "evaluation"
     log = movielens.read(Path(given.wheel) if given.wheel else movielens.fetch(folder))
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def show(split: str, share: float) -> None:
-            if split not in tasks:
-                tasks[split] = bar.add_task(split, total=1.0)
-            bar.update(tasks[split], completed=share)
-
-        found = compare(log, validate=given.validation, progress=show)
+    with ProgressLine() as line:
+        progress = lambda split, share: line.show(f"{split}, percent", share * 100, 100)  # noqa: E731
+        found = compare(log, validate=given.validation, progress=progress)
     Console().print(*report.tables(found.results), report.variety_table(found.varieties))
     drawing = Path(given.plot or folder / "quality.svg")
     drawing.parent.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from plaza.commands.base import add_command, with_plaza, with_plaza_logged, with_valkey
+from plaza.commands.progress_line import ProgressLine
 from plaza.core.errors import Invalid
 from plaza.core.settings import Settings
 
@@ -59,8 +60,7 @@ def add_commands(commands: Commands) -> None:
 
 def _keys(given: argparse.Namespace) -> int:
     import json
-
-    from rich.console import Console
+    import shutil
 
     from plaza.keyspace import catalogue_docs
     from plaza.own_domains import configured_catalogues
@@ -75,7 +75,7 @@ def _keys(given: argparse.Namespace) -> int:
     elif given.json:
         print(json.dumps(catalogue_docs.records(catalogues), indent=2, ensure_ascii=False))
     else:
-        catalogue_docs.show(catalogues, Console())
+        print(catalogue_docs.text(catalogues, shutil.get_terminal_size().columns))
     return 0
 
 
@@ -96,7 +96,6 @@ def _memory(given: argparse.Namespace) -> int:
     import json
 
     from rich.console import Console
-    from rich.progress import Progress
 
     from plaza.keyspace import memory_chart
     from plaza.keyspace.memory import MemoryScan
@@ -104,12 +103,11 @@ def _memory(given: argparse.Namespace) -> int:
 
     if given.sample is not None and given.sample < 1:
         raise Invalid("must be at least 1", field="--sample")
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("keys", total=None)
+    with ProgressLine() as line:
 
         def measure(valkey: Valkey) -> Awaitable[Memory]:
             scan = MemoryScan(valkey, configured_catalogues(Settings.from_env()), sample=given.sample)
-            return scan.run(lambda done, total: bar.update(task, completed=done, total=total))
+            return scan.run(lambda done, total: line.show("keys", done, total))
 
         found = with_valkey(measure)
     if given.json:
@@ -134,21 +132,16 @@ def _adopt(given: argparse.Namespace) -> int:
 def _run_audit(mode: str, command: str, *, as_json: bool) -> int:
     """Run an audit with a progress bar, and print its report. Returns the exit status."""
     import msgspec
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from plaza.adoption import adopt
     from plaza.keyspace.audit import ADOPT, REPAIR, AuditReport, Audits
     from plaza.keyspace.audit.report_text import show
 
-    done = TextColumn("{task.completed:,} {task.fields[at]}")
-    columns = (TextColumn("keys"), BarColumn(), done, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("keys", total=None, at="")
+    with ProgressLine() as line:
 
         def show_progress(report: AuditReport) -> None:
             at = f"{report.keys / max(report.seconds, 0.001):,.0f}/s" if report.passes == 1 else f"pass {report.passes}"
-            bar.update(task, total=max(report.total, report.keys), completed=report.keys, at=at)
+            line.show("keys", report.keys, max(report.total, report.keys), at)
 
         def run(plaza: Plaza) -> Awaitable[AuditReport]:
             return adopt(plaza, show_progress) if mode == ADOPT else plaza.get(Audits).run(mode, show_progress)
@@ -161,5 +154,5 @@ def _run_audit(mode: str, command: str, *, as_json: bool) -> int:
     if as_json:
         print(msgspec.json.encode(report).decode())
     else:
-        show(report, Console())
+        show(report)
     return 0 if report.clean else 1

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from plaza.commands.base import add_command, with_plaza, with_plaza_logged
+from plaza.commands.progress_line import ProgressLine
 from plaza.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -56,15 +57,15 @@ def _show(given: argparse.Namespace) -> int:
 
 
 def _simulate(given: argparse.Namespace) -> int:
-    from rich.console import Console
-    from rich.progress import Progress
 
     from plaza.live.simulation import AudienceSimulation
 
     if given.viewers < 1 or given.minutes <= 0 or given.speed < 0:
         raise Invalid("viewers and minutes must be greater than 0, speed must not be negative", field="simulate")
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(given.event, total=1.0)
+    with ProgressLine() as line:
+
+        def show(share: float) -> None:
+            line.show(f"{given.event}, minutes", share * given.minutes, given.minutes)
 
         def run(plaza: Plaza) -> Awaitable[SimulationResult]:
             audience = AudienceSimulation(
@@ -75,7 +76,7 @@ def _simulate(given: argparse.Namespace) -> int:
                 minutes=given.minutes,
                 seed=given.seed,
             )
-            return audience.run(plaza.core.clock, given.speed, lambda share: bar.update(task, completed=share))
+            return audience.run(plaza.core.clock, given.speed, show)
 
         done = with_plaza_logged(run, "live simulate", given.event)
     print(f"{done.viewers:,} viewers, {done.beats:,} heartbeats; {done.left:,} left, {done.vanished:,} disappeared.")

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from plaza.commands.base import SEE_HELP, add_command, with_plaza_logged
+from plaza.commands.progress_line import ProgressLine
 
 if TYPE_CHECKING:
     from plaza.commands.base import Commands
@@ -20,22 +21,9 @@ def add_commands(commands: Commands) -> None:
 
 
 def _rebuild(given: argparse.Namespace) -> int:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-
     from plaza.search.rebuild import IndexRebuild
 
-    columns = (TextColumn("{task.description:<16}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def show(step: str, done: int, total: int) -> None:
-            if step not in tasks:
-                tasks[step] = bar.add_task(step, total=total)
-            bar.update(tasks[step], advance=done)
-            finished = bar.tasks[tasks[step]].completed
-            bar.update(tasks[step], total=max(total, finished))
-
-        indexed = with_plaza_logged(lambda plaza: plaza.get(IndexRebuild).run(show), "search rebuild")
+    with ProgressLine() as line:
+        indexed = with_plaza_logged(lambda plaza: plaza.get(IndexRebuild).run(line.advance), "search rebuild")
     print("Indexed " + ", ".join(f"{count:,} {kind}" for kind, count in indexed.items()) + ".")
     return 0

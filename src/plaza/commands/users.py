@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Final, cast
 
 from plaza.commands.base import SEE_HELP, add_command, with_plaza_logged
+from plaza.commands.progress_line import ProgressLine
 from plaza.core.errors import Invalid, NotFound, OperatorError
 from plaza.core.roles import ROLES, Role
 
@@ -50,6 +51,7 @@ def add_commands(commands: Commands) -> None:
         action="store_true",
         help="also private profile fields and password hashes: keep the file secret",
     )
+    export.add_argument("--no-pictures", action="store_true", help="without pictures, which make the file large")
 
 
 def _add_users(commands: Commands) -> None:
@@ -134,16 +136,11 @@ def _users_password(given: argparse.Namespace) -> int:
 
 
 def _users_rename(given: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from plaza.social.account_renaming import AccountRenaming
 
-    with Console(stderr=True).status(f"{given.old} → {given.new}"):
-        moved = with_plaza_logged(
-            lambda plaza: plaza.get(AccountRenaming).rename(given.old, given.new),
-            "users rename",
-            given.old,
-        )
+    moved = with_plaza_logged(
+        lambda plaza: plaza.get(AccountRenaming).rename(given.old, given.new), "users rename", given.old
+    )
     print(f"{given.old} is now {given.new}. {moved:,} posts, comments, likes and relations were moved.")
     return 0
 
@@ -163,25 +160,21 @@ def _ask_password() -> str:
 def _import(given: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from rich.console import Console
-    from rich.progress import Progress
-
     from plaza.community.transfer import community_parts, complete_import
     from plaza.social.jsonl_import import ImportProgress, JsonlImporter
 
     path = Path(given.file)
     if not path.is_file():
         raise OperatorError(f"{path} is not a file.")
-    screen = Console(stderr=True)
-    with Progress(console=screen, transient=True) as bar:
-        task = bar.add_task(path.name, total=path.stat().st_size)
+    with ProgressLine() as line:
+        step, size = f"{path.name}, bytes", path.stat().st_size
 
         def report(bad: BadLine) -> None:
-            screen.print(str(bad), markup=False, highlight=False)
+            line.print(str(bad))
 
         async def run(plaza: Plaza) -> ImportProgress:
             importer = JsonlImporter(plaza.core.valkey, community_parts(plaza), report)
-            progress = await importer.run(path, lambda offset: bar.update(task, completed=offset))
+            progress = await importer.run(path, lambda offset: line.show(step, offset, size))
             await complete_import(plaza, progress.kinds)
             return progress
 
@@ -194,18 +187,18 @@ def _import(given: argparse.Namespace) -> int:
 def _export(given: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from rich.console import Console
-
     from plaza.community.transfer import community_parts, export_community
 
-    path, screen = Path(given.file), Console(stderr=True)
+    path = Path(given.file)
     if not path.parent.is_dir():
         raise OperatorError(f"{path.parent} is not a directory.")
-    with screen.status("export") as status:
+    if path.is_dir():
+        raise OperatorError(f"{path} is a directory. Give the name of a file.")
+    with ProgressLine() as line:
 
         async def run(plaza: Plaza) -> dict[str, int]:
-            parts = community_parts(plaza, private=given.private)
-            return await export_community(parts, path, lambda kind, done: status.update(f"{kind} {done:,}"))
+            parts = community_parts(plaza, private=given.private, pictures=not given.no_pictures)
+            return await export_community(parts, path, line.show)
 
         counts = with_plaza_logged(run, "export", path.name, "private" if given.private else "")
     print(", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count) or "nothing")

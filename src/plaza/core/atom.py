@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, tostring
+
+from msgspec import Struct
 
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
@@ -28,8 +29,7 @@ _NOT_IN_XML: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\
 _MAX_TIME_MS: Final = 253_402_300_799_000
 
 
-@dataclass(frozen=True, slots=True)
-class AtomEntry:
+class AtomEntry(Struct, frozen=True):
     """One entry. `id` is an IRI that never changes; `path` leads to its page, `link` elsewhere if it has one."""
 
     id: str

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msgspec import Struct
+
 from plaza.core.api_keys import ApiKeys, Scope
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Unauthenticated
@@ -64,8 +66,7 @@ class Actor:
 API = Actor(API_NAME, ADMIN, via_key=True)
 
 
-@dataclass(frozen=True, slots=True)
-class VerifiedToken:
+class VerifiedToken(Struct, frozen=True):
     """A token whose signature is valid."""
 
     actor: Actor

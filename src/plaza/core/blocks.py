@@ -12,9 +12,9 @@ from plaza.core.valkey import Valkey
 async def names_hidden_from(
     valkey: Valkey, blocks: BlockLists | None, viewer: Actor | None, names: Collection[str]
 ) -> set[str]:
-    """Return those of these users that a block, of either side, hides from the viewer. At most one round trip."""
+    """Return those of these users that a block hides from the viewer. At most one round trip."""
     if viewer is None or viewer.via_key or blocks is None or not names:
         return set()
     ordered = sorted(names)
-    scores = await valkey.batch([("ZMSCORE", key, *ordered) for key in blocks.block_list_keys(viewer.name)])
+    scores = await valkey.batch([("ZMSCORE", key, *ordered) for key in blocks.block_list_keys(viewer)])
     return {name for found in scores for name, score in zip(ordered, found, strict=True) if score is not None}

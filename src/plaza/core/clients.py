@@ -7,9 +7,10 @@ that would tell two users with the same browser apart.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+from msgspec import Struct
 
 from plaza.core.addresses import stored_address
 from plaza.core.settings import AccountAddress
@@ -42,8 +43,7 @@ _SYSTEMS: Final = (
 _PROGRAM: Final = re.compile(r"[A-Za-z0-9._ -]{1,40}")
 
 
-@dataclass(frozen=True, slots=True)
-class ClientInfo:
+class ClientInfo(Struct, frozen=True):
     """The address of a request, and the program that sent it. `known_device` is the cookie of an earlier sign-in."""
 
     address: str | None = None

@@ -103,6 +103,19 @@ function tree.rewrite(comment, edits, content, at)
   return true
 end
 
+-- store_edits: write the earlier texts of an imported post or comment.
+-- KEYS its hash, edits   ARGV edited_at, then each edit in JSON, oldest first   Reply 1, or 0 if they are there
+command('store_edits', function(keys, args)
+  local hash, edits, at = keys[1], keys[2], table.remove(args, 1)
+  if redis.call('EXISTS', hash) == 0 then fail('not_found', 'No post or comment has this id.') end
+  local is_known = #args == redis.call('LLEN', edits)
+  if is_known and redis.call('HGET', hash, 'edited_at') == at then return 0 end
+  redis.call('DEL', edits)
+  if #args > 0 then redis.call('RPUSH', edits, unpack(args)) end
+  redis.call('HSET', hash, 'edited_at', at)
+  return 1
+end)
+
 -- comment_states: how many replies comments have, and which are stubs.
 -- KEYS stubs, then the replies of each comment   ARGV comment, …   Reply {replies, time of the stub or '', …}
 query('comment_states', function(keys, args)

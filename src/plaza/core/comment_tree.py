@@ -9,10 +9,9 @@ import asyncio
 import heapq
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from plaza.core import paging
 from plaza.core.functions import Functions, Library
@@ -62,8 +61,7 @@ def reply_to_parameter(id_pattern: str) -> Meta:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class TreeKeys:
+class TreeKeys(Struct, frozen=True):
     """The names of the keys of one owner's comments. `comment_tree.lua` says what each contains."""
 
     all: str

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from plaza.core.invariants import Command, Entry, Invariant
 from plaza.core.keyspace import Key
 
 
-@dataclass(frozen=True, slots=True)
-class TreeFamilies:
+class TreeFamilies(Struct, frozen=True):
     """The families of keys of a tree. The owner is the first part of each name."""
 
     all: Key

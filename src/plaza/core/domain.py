@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from plaza.core.account_sessions import SessionList
 from plaza.core.auth import Actor, Auth
@@ -73,8 +75,7 @@ class WrongCode(Unauthenticated):
     title, code = "The code is wrong, was used already or has expired", "wrong_code"
 
 
-@dataclass(frozen=True, slots=True)
-class SecondFactorProof:
+class SecondFactorProof(Struct, frozen=True):
     """What a user sends besides the password: a one-time or recovery code, or a used passkey."""
 
     code: str | None = None
@@ -145,12 +146,11 @@ class SignOut(SessionList, Protocol):
 
 
 class BlockLists(Protocol):
-    def block_list_keys(self, username: str) -> Sequence[str]:
-        """Return the sorted sets of usernames hidden from a user: those they block and those who block them."""
+    def block_list_keys(self, viewer: Actor) -> Sequence[str]:
+        """Return the sorted sets of users hidden from a viewer: those they block, and those who block a non-admin."""
 
 
-@dataclass(frozen=True, slots=True)
-class Provided:
+class Provided(Struct, frozen=True):
     """What domains offer to each other. None where the domain that offers it does not run."""
 
     passwords: CredentialStore | None = None
@@ -173,7 +173,7 @@ class Provided:
 
     def merged(self, other: Provided) -> Provided:
         """Return these services and those of another domain."""
-        given = {f.name: value for f in fields(other) if (value := getattr(other, f.name))}
+        given = {name: value for name in other.__struct_fields__ if (value := getattr(other, name))}
         return replace(self, **{**given, "picture_hosts": {**self.picture_hosts, **other.picture_hosts}})
 
 
@@ -196,8 +196,7 @@ class WorkerLoop(Protocol):
 Turn = Callable[[], Awaitable[float]]
 
 
-@dataclass(frozen=True, slots=True)
-class Core:
+class Core(Struct, frozen=True):
     """The services that every domain uses, connected and ready."""
 
     settings: Settings
@@ -211,8 +210,7 @@ class Core:
     event_types: Mapping[str, Sequence[type[EventData]]] = field(default_factory=dict)  # by the domain that emits them
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """A domain's objects. Handlers get a service by naming its type; a worker runs the timers and consumers."""
 
     services: Sequence[object]
@@ -232,14 +230,15 @@ class Parts:
     topic_sources: Sequence[TopicSource] = ()
     inspectors: Sequence[Inspector] = ()  # audit checks against data outside Valkey
     encrypted: Sequence[EncryptedFields] = ()
+    # Emit the event of a write through the proxy, by the pattern of the key. Called with the owner.
+    on_proxy_write: Mapping[str, Callable[[str], Awaitable[None]]] = field(default_factory=dict)
     # Make due what was stored with a later time than now, after a clock was set back.
     on_clock_set_back: Sequence[OnSetBack] = ()
     # Called before the connections close.
     on_close: Sequence[Callable[[], None]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Domain:
+class Domain(Struct, frozen=True):
     """A domain's declaration. Its tables are found by its folder `migrations/versions`."""
 
     library: Library  # its name, its catalogue of keys and its Lua

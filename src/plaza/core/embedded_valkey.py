@@ -97,7 +97,8 @@ class EmbeddedValkey:
     async def start(self) -> None:
         """Lock the directory, start Valkey and wait until it has loaded its data."""
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # with `parents`, only the last gets the mode
+            self.folder.mkdir(mode=0o700, exist_ok=True)
             await self._lock.acquire()
         except DirectoryLocked as locked:
             raise DataDirInUse(str(locked)) from None

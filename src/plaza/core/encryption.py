@@ -10,9 +10,10 @@ from __future__ import annotations
 import base64
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
+
+from msgspec import Struct
 
 from plaza.core.keyspace import Key, Layout
 
@@ -122,8 +123,7 @@ def field_context(key: Key, ids: Sequence[str], field: str) -> str:
 Renew = Callable[[tuple[str, ...], str, str, bool], str]
 
 
-@dataclass(frozen=True, slots=True)
-class EncryptedFields:
+class EncryptedFields(Struct, frozen=True):
     """The fields of a hash that a domain encrypts, and how it renews one. `renew` raises `Undecryptable`."""
 
     key: Key

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from plaza.core.event_streams import EventStream
 from plaza.core.events import Event
@@ -36,8 +37,7 @@ def entry_id_text(entry: EntryId) -> str:
     return f"{entry[0]}-{entry[1]}"
 
 
-@dataclass(slots=True)
-class StreamEntry:
+class StreamEntry(Struct):
     """An event and where it is."""
 
     key: str

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
+from msgspec import Struct, field
 
 from plaza.core import metrics
 from plaza.core.clock import Clock
@@ -111,8 +111,7 @@ class EventSubscription(AsyncIterator[StreamEntry]):
         self._leave()
 
 
-@dataclass(slots=True)
-class StreamGroup:
+class StreamGroup(Struct):
     """Streams in one slot, which one command can read: all of them on one server, those of a shard on a cluster."""
 
     names: dict[str, str] = field(default_factory=dict)  # by key

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from plaza.core.outbox import Run
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 EVENT_WORDS = 7  # epoch, number, type, subject, time, data, origin
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
+class Publication(Struct, frozen=True):
     """What an operation has to publish: where the queue and its shard are, and the events if nothing else is queued."""
 
     library: str

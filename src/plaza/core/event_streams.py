@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from plaza.core import keys as core
 from plaza.core.keyspace import Key, Layout
@@ -16,8 +17,7 @@ from plaza.core.keyspace import Key, Layout
 SHARDS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class EventStream:
+class EventStream(Struct, frozen=True):
     """One stream of events, in the layout of this process."""
 
     name: str  # the domain's

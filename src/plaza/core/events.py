@@ -25,10 +25,10 @@ is lost, and a handler can run twice for one event: handlers must be idempotent.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import msgspec
+from msgspec import Struct
 
 from plaza.core import keys as core
 from plaza.core.event_streams import EventStream, all_streams, stream_of
@@ -51,8 +51,7 @@ class EventData(msgspec.Struct, forbid_unknown_fields=True):
     subject: ClassVar[str]  # the field whose value is the event's subject
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """An event, as a handler gets it."""
 
     stream: str  # the domain
@@ -121,8 +120,7 @@ class DataCheck:
             return False
 
 
-@dataclass(frozen=True, slots=True)
-class Consumer:
+class Consumer(Struct, frozen=True):
     """Declares how a group handles the events of a domain. A handler can get an event twice.
 
     A group has a handler for one event or one for a batch. A batch that fails is handled event by event.
@@ -182,14 +180,21 @@ class Events:
 
     async def has_caught_up(self, name: str, group: str) -> bool:
         """Whether a group has handled every event of a domain. False if the group has not started yet."""
+        return await self.count_unhandled(name, group) == 0
+
+    async def count_unhandled(self, name: str, group: str) -> int | None:
+        """How many events of a domain a group has not handled yet. None if the group has not started yet."""
+        count = 0
         for stream in all_streams(name):
             try:
                 groups = await self._functions.valkey.call("XINFO", "GROUPS", stream.key, key=stream.key)
             except ReplyError:  # there is no such stream
-                return False
-            if not any(found["name"] == group and not found["lag"] and not found["pending"] for found in groups):
-                return False
-        return True
+                return None
+            found = next((each for each in groups if each["name"] == group), None)
+            if found is None:
+                return None
+            count += (found["lag"] or 0) + found["pending"]
+        return count
 
     async def revive(self, stream: EventStream, dead_id: str) -> str | None:
         """Add a dead event to its stream again. Returns its new entry id, or None if there is no such event."""

@@ -11,11 +11,11 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import msgspec
 import structlog
+from msgspec import Struct, field
 
 from plaza.core import keys as core
 from plaza.core import metrics
@@ -36,8 +36,7 @@ HistorySpan = Literal["hour", "week"]
 _BOUNDS: Final = tuple(float(bound) for bound in metrics.LATENCY_BUCKETS)
 
 
-@dataclass(frozen=True, slots=True)
-class _Resolution:
+class _Resolution(Struct, frozen=True):
     """How long a bucket is, how many are shown, and how many seconds share a key."""
 
     key: Key
@@ -74,8 +73,7 @@ class HealthHistoryPage(msgspec.Struct, frozen=True):
     points: list[HealthPoint]
 
 
-@dataclass(slots=True)
-class HealthBucket:
+class HealthBucket(Struct):
     """What all processes counted in some seconds."""
 
     at: int

@@ -20,10 +20,10 @@ import hashlib
 import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import msgspec
+from msgspec import Struct
 
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
@@ -79,8 +79,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(RunningRequest | StoredResponse).decode
 
 
-@dataclass(frozen=True, slots=True)
-class BufferedResponse:
+class BufferedResponse(Struct, frozen=True):
     """A response as bytes. `replayed` says that it is the stored one of an earlier run."""
 
     status: int
@@ -99,8 +98,7 @@ def require_valid_key(key: str) -> None:
         raise Invalid("must be 1 to 255 visible ASCII characters", field="Idempotency-Key")
 
 
-@dataclass(frozen=True, slots=True)
-class IdempotentRequest:
+class IdempotentRequest(Struct, frozen=True):
     """A request with an `Idempotency-Key`: a hash of caller and key, and a hash of the request."""
 
     key: str

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
+
+from msgspec import Struct, field
 
 from plaza.core.keyspace import Key
 from plaza.core.valkey import Arg
@@ -70,8 +71,7 @@ Reads = Callable[[Entry], Sequence[Command]]
 Check = Callable[[Entry, Sequence[Any], int], str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Invariant:
+class Invariant(Struct, frozen=True):
     """What must hold for each member of a key, or with `per_key` for the key.
 
     `reads` returns what else must be read: commands, and queries as `("QUERY", query, number of keys, key, …, arg, …)`.
@@ -90,8 +90,7 @@ class Invariant:
     own_keys: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(Struct, frozen=True):
     """A violation that an inspector has confirmed."""
 
     family: str  # the pattern of the key
@@ -114,8 +113,7 @@ class Inspector(Protocol):
         """Repair the key from the current source data."""
 
 
-@dataclass(frozen=True, slots=True)
-class Invariants:
+class Invariants(Struct, frozen=True):
     """The invariants of a domain beyond those in its catalogue.
 
     `repairs` maps each repair command, `repair_<name>` in the domain's Lua, to the key that it is called with.

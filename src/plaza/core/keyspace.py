@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import ClassVar, Literal
 
+from msgspec import Struct
+
 KeyType = Literal["string", "hash", "set", "zset", "list", "stream"]
 
 
@@ -35,8 +37,7 @@ class KeyAccess(Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class HashField:
+class HashField(Struct, frozen=True):
     """One field of a hash: its meaning and its access rules."""
 
     name: str
@@ -50,8 +51,7 @@ class HashField:
     recorded_as: str = ""  # the action of the security log if its user changes it
 
 
-@dataclass(frozen=True, slots=True)
-class HiddenWhile:
+class HiddenWhile(Struct, frozen=True):
     """Hides a key from users while a hash has a field: the likes of a post, while the post is banned.
 
     The hash has the same owner. With `via`, it is the hash that this field of the key itself names.
@@ -71,8 +71,7 @@ class HiddenWhile:
 # name, `<other>` the same part of the member, if both have one. Without it, the key's own `repair` is used.
 
 
-@dataclass(frozen=True, slots=True)
-class CountField:
+class CountField(Struct, frozen=True):
     """The key's cardinality equals a field of a hash: `likesCount` of `post:<post>`."""
 
     pattern: str
@@ -83,8 +82,7 @@ class CountField:
         return f"its size is `{self.field}` of `{self.pattern}`"
 
 
-@dataclass(frozen=True, slots=True)
-class MirrorOf:
+class MirrorOf(Struct, frozen=True):
     """For each member here, the owner's id is a member of the other key, as in both sides of a follow.
 
     With `same_score` both members have the same score.
@@ -98,8 +96,7 @@ class MirrorOf:
         return f"the other side of `{self.pattern}`"
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """Each member, or the given field of a hash, names a key that exists."""
 
     pattern: str
@@ -110,8 +107,7 @@ class Reference:
         return f"{f'`{self.field}`' if self.field else 'each member'} has its `{self.pattern}`"
 
 
-@dataclass(frozen=True, slots=True)
-class RequiresKey:
+class RequiresKey(Struct, frozen=True):
     """The key exists only while another key of its owner exists: no likes without a post."""
 
     pattern: str
@@ -121,8 +117,7 @@ class RequiresKey:
         return f"exists only with its `{self.pattern}`"
 
 
-@dataclass(frozen=True, slots=True)
-class SameMembers:
+class SameMembers(Struct, frozen=True):
     """The key has the same members as another key of its owner, in a different order."""
 
     pattern: str
@@ -131,8 +126,7 @@ class SameMembers:
         return f"the members of `{self.pattern}`"
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreField:
+class ScoreField(Struct, frozen=True):
     """Each score equals a field of the hash that the member names."""
 
     pattern: str
@@ -143,8 +137,7 @@ class ScoreField:
         return f"each score is `{self.field}` of `{self.pattern}`"
 
 
-@dataclass(frozen=True, slots=True)
-class Formula:
+class Formula(Struct, frozen=True):
     """The score or value is computed from other source data; the text says how."""
 
     description: str
@@ -225,8 +218,7 @@ def use_layout(layout: Layout) -> None:
     Key.layout = layout
 
 
-@dataclass(frozen=True, slots=True)
-class KeyMatch:
+class KeyMatch(Struct, frozen=True):
     """The family that a name belongs to, and the ids in the name."""
 
     key: Key

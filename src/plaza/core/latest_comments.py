@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from plaza.core.valkey import Valkey
 
@@ -12,8 +13,7 @@ from plaza.core.valkey import Valkey
 COMMENTS_SEARCHED: Final = (50, 1_000)
 
 
-@dataclass(frozen=True, slots=True)
-class CommentSearch:
+class CommentSearch(Struct, frozen=True):
     """Where to look: a user's comments and a thread, both sorted sets by creation time in milliseconds."""
 
     own: str  # key of the user's comments

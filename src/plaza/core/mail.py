@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct
+
 from plaza.core.errors import Unavailable
 
 
-@dataclass(frozen=True, slots=True)
-class Mail:
+class Mail(Struct, frozen=True):
     """One mail in plain text."""
 
     to: str

@@ -6,12 +6,12 @@ A subject is a text that says what a notification is about: its kind and its ids
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence, Set
 from enum import Enum
 from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
+from msgspec import Struct
 
 from plaza.core.events import Event, EventData
 from plaza.core.mentions import mentions_in
@@ -53,8 +53,7 @@ class GroupName(NamedTuple):
     subject: str
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(Struct, frozen=True):
     """Something that an actor may have done. Whether it stands, the source data says."""
 
     group: GroupName
@@ -65,8 +64,7 @@ class Activity:
     owner: str = ""  # the author of the post that it is below; a block by the owner hides it
 
 
-@dataclass(frozen=True, slots=True)
-class LatestActors:
+class LatestActors(Struct, frozen=True):
     """The latest actors, each with the time, Unix milliseconds, and how many there are in all."""
 
     actors: Sequence[tuple[str, int]]
@@ -113,6 +111,10 @@ class NotificationSource(Protocol):
         The recipient may be `EVERYONE_TOLD`, with a subject or the root of many.
         """
         return []
+
+    def rechecked(self, events: Sequence[Event]) -> Collection[str]:
+        """Return the users who may not see any more what they were told of."""
+        return ()
 
     async def times(self, activities: Sequence[Activity]) -> Sequence[int | None]:
         """Return when each happened, Unix milliseconds, by source data; None for one that does not stand."""

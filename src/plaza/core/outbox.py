@@ -22,10 +22,11 @@ import itertools
 import random
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from functools import cache
 from time import monotonic
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from plaza.core import keys as core
 from plaza.core.errors import Conflict, Unavailable
@@ -47,8 +48,7 @@ class UpdateTooLate(Conflict):
     title, code = "An update came too late to be applied", "too_late"
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxEntry:
+class OutboxEntry(Struct, frozen=True):
     """Where the outbox entries of an owner are: its hash, and the set that lists the hash for workers."""
 
     library: str
@@ -61,8 +61,7 @@ class OutboxEntry:
         return cls(library, core.PENDING(library, tag), core.PENDING_SLOT(slot_tags()[key_slot(tag)]))
 
 
-@dataclass(frozen=True, slots=True)
-class PendingUpdates:
+class PendingUpdates(Struct, frozen=True):
     """The updates an operation still has to apply, and its deadline (Unix milliseconds)."""
 
     op: str

@@ -18,12 +18,11 @@ import math
 import zlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from plaza.core.clock import Clock
 from plaza.core.errors import Gone, Invalid
@@ -83,8 +82,7 @@ class Pagination(msgspec.Struct, frozen=True):
     next_cursor: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PageResult(Generic[T]):
+class PageResult(Struct, Generic[T], frozen=True):
     """The items of a page, and its pagination."""
 
     items: list[T]

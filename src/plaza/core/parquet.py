@@ -9,9 +9,10 @@ from __future__ import annotations
 import gzip
 import struct
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
+
+from msgspec import Struct
 
 MEDIA_TYPE: Final = "application/vnd.apache.parquet"
 ROWS_PER_GROUP: Final = 10_000
@@ -46,8 +47,7 @@ class ColumnType(Enum):
         return None if self.value[1] is None else int(self.value[1])
 
 
-@dataclass(frozen=True, slots=True)
-class ParquetColumn:
+class ParquetColumn(Struct, frozen=True):
     name: str
     type: ColumnType
 

@@ -17,12 +17,12 @@ import re
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import argon2
 import bcrypt
 from argon2.exceptions import InvalidHashError, VerificationError
+from msgspec import Struct
 
 from plaza.core.fair_queue import FairQueue
 from plaza.core.password_strength import require_strong
@@ -50,16 +50,14 @@ _BCRYPT = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}")
 _BCRYPT_BYTES: Final = 72
 
 
-@dataclass(frozen=True, slots=True)
-class PasswordCheck:
+class PasswordCheck(Struct, frozen=True):
     """Whether a password matches, and the hash that should replace the stored one, if that is outdated."""
 
     matches: bool
     new_hash: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PasswordCaller:
+class PasswordCaller(Struct, frozen=True):
     """Who waits for a password to be hashed: the address or device, and whether the user is known there."""
 
     name: str = ""

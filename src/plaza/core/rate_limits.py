@@ -16,12 +16,12 @@ import math
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from plaza.core.auth import API_NAME
 from plaza.core.clock import Clock
@@ -32,16 +32,14 @@ from plaza.core.keys import CATALOGUE, LIMIT_ADDRESS, LIMIT_USER
 LIBRARY: Final = Library.read("limits", CATALOGUE, "plaza.core", "rate_limits")
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(Struct, frozen=True):
     """A number of requests in a time. They may be used at once, and come back evenly."""
 
     count: int
     seconds: int
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """The quotas of one kind of request, for a user and for an address. None: addresses are not counted."""
 
     user: Quota

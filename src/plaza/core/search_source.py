@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
+from msgspec import Struct
 from sqlalchemy import BigInteger, Column, ColumnElement, bindparam, func, select
 
 from plaza.core.auth import Actor
@@ -25,8 +25,7 @@ MAX_TAG_POSTS: Final = 20
 MAX_FOLLOWED: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class SearchDocument:
+class SearchDocument(Struct, frozen=True):
     """What is indexed of one object."""
 
     texts: Sequence[str]

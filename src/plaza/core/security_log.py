@@ -7,8 +7,9 @@ safety of an account. `plaza.accounts` stores it in SQL.
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol
+
+from msgspec import Struct
 
 from plaza.core.errors import Unavailable
 
@@ -19,8 +20,7 @@ DONE: Final = "done"
 LogKind = Literal["admin", "account"]
 
 
-@dataclass(slots=True)
-class LogEntry:
+class LogEntry(Struct):
     """One action. `result` is set when it ends. `detail` never holds a secret."""
 
     actor: str

@@ -366,7 +366,7 @@ def _write_secret(path: Path, text: str) -> None:
 
 def stored_secret(path: Path, generate: Callable[[], str] = lambda: secrets.token_urlsafe(48)) -> str:
     """Read the secret, or generate it. If several processes start at once, all use the same one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
         fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         _write_secret(fresh, generate())

@@ -36,7 +36,7 @@ from sqlalchemy.engine import ExceptionContext
 
 from plaza.core import metrics, sql_migrations
 from plaza.core.async_engine import AsyncConnection, AsyncEngine, create_async_engine
-from plaza.core.errors import OperatorError, SettingError, Unavailable
+from plaza.core.errors import Invalid, OperatorError, SettingError, Unavailable
 from plaza.core.extras import require_extra
 from plaza.core.settings import Settings
 from plaza.core.sql_share import SqlShare
@@ -56,6 +56,8 @@ BUSY_WAIT_MS = 5_000
 STATEMENT_SECONDS = 30.0
 
 _UNAVAILABLE = "The database is unavailable or busy. Retry later."
+# What PostgreSQL calls a NUL in a text, which it cannot store and SQLite can.
+_UNSTORABLE_CHARACTER = "22021"
 
 # For connections that only read.
 _READ_ONLY_PRAGMAS = ("query_only = ON",)
@@ -293,12 +295,14 @@ def _sqlite_reader(connections: SqliteConnections, size: int = SQLITE_READERS) -
 
 async def _migrate_sqlite(file: Path, folders: Sequence[Path], off: Sequence[Path]) -> None:
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(
             os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
         )  # readable by the owner only; SQLite gives its log the same mode
     except OSError as error:
         raise SettingError(f"Cannot use the data directory {file.parent}: {error.strerror}.") from None
+    if sql_migrations.is_sqlite_current(file, folders, off):
+        return
     async with sql_migrations.file_lock(file.with_suffix(".lock")):
         # A migration may rebuild a referenced table, so references are checked at the end, not at every step.
         # The write-ahead log is a property of the file. It is enabled here, before another connection is open.
@@ -358,9 +362,12 @@ def postgres_engine(url: str, statement_seconds: float | None, lock_ms: int = 0,
     engine = create_async_engine("postgresql+asyncpg://", async_creator=creator, hide_parameters=True, **pool)
 
     @event.listens_for(engine.sync_engine, "handle_error")
-    def convert_timeout(context: ExceptionContext) -> None:
-        if isinstance(context.original_exception, TimeoutError):  # the driver does not wrap it
-            raise Unavailable(_UNAVAILABLE) from context.original_exception
+    def convert_error(context: ExceptionContext) -> None:
+        error = context.original_exception
+        if isinstance(error, TimeoutError):  # the driver does not wrap it
+            raise Unavailable(_UNAVAILABLE) from error
+        if getattr(error, "sqlstate", None) == _UNSTORABLE_CHARACTER:
+            raise Invalid("A text has the character U+0000. Remove it.") from error
 
     return engine
 

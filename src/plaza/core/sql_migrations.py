@@ -11,11 +11,12 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import sqlite3
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from sqlalchemy import Connection, inspect, text
 
 import plaza
@@ -42,12 +43,30 @@ def migration_folders() -> list[Path]:
 
 def is_behind(connection: Connection, folders: Sequence[Path], off: Sequence[Path] = ()) -> bool:
     """Return whether a migration has not run yet. Reads the names of the files only."""
+    return _is_behind(_current_heads(connection), folders, off)
+
+
+def is_sqlite_current(file: Path, folders: Sequence[Path], off: Sequence[Path] = ()) -> bool:
+    """Return whether a file has all tables and a write-ahead log: much cheaper than the same under a lock.
+
+    False if it cannot be read now.
+    """
+    try:
+        with contextlib.closing(sqlite3.connect(file, timeout=0)) as connection:
+            if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):  # a restored file
+                return False
+            heads = {row[0] for row in connection.execute("SELECT version_num FROM alembic_version")}
+    except sqlite3.Error:
+        return False
+    return not _is_behind(heads, folders, off)
+
+
+def _is_behind(heads: set[str], folders: Sequence[Path], off: Sequence[Path]) -> bool:
     unused = {_head(folder) for folder in off}
-    return {_head(folder) for folder in folders} != _current_heads(connection) - unused
+    return {_head(folder) for folder in folders} != heads - unused
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaState:
+class SchemaState(Struct, frozen=True):
     """The revisions that the tables lack, and those that only a newer Plaza knows; and whether there are any tables."""
 
     pending: list[str]

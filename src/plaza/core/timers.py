@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from time import monotonic
 
 import structlog
+from msgspec import Struct
 
 from plaza.core import keys as core
 from plaza.core import metrics
@@ -33,8 +33,7 @@ POLL_SECONDS = 15.0
 MAX_RESULT_CHARS = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Timer:
+class Timer(Struct, frozen=True):
     """Calls `run` every `every_seconds` with the lease that it runs under. Operators see the text that it returns."""
 
     name: str
@@ -49,8 +48,7 @@ class Timer:
         return [core.LEASE(self.name), core.FENCE(self.name), core.JOB(self.name)]
 
 
-@dataclass(frozen=True, slots=True)
-class JobResult:
+class JobResult(Struct, frozen=True):
     """How a run ended."""
 
     state: str

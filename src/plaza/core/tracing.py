@@ -14,13 +14,13 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from random import getrandbits, random
 from time import monotonic, time_ns
 from typing import Final, Literal, Protocol
 
 import msgspec
+from msgspec import Struct, field
 
 from plaza.core.valkey.calls import REQUEST_USAGE, PendingCall, ReplyError, RequestUsage, command_words
 
@@ -56,8 +56,7 @@ class SpanSink(Protocol):
     def export(self, spans: Sequence[FinishedSpan]) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteParent:
+class RemoteParent(Struct, frozen=True):
     """The span of the caller, from its `traceparent` header."""
 
     trace_id: int
@@ -136,8 +135,7 @@ class Trace:
         return self._offset_ns + round(seconds * 1e9)
 
 
-@dataclass(slots=True)
-class Operation:
+class Operation(Struct):
     """A job or delivery in progress. `traceparent` is for requests that it sends; empty if it is not sampled."""
 
     traceparent: str = ""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from plaza.core.roles import Role
 
 
-@dataclass(frozen=True, slots=True)
-class UserState:
+class UserState(Struct, frozen=True):
     """A user. Times are Unix milliseconds; `suspended_ms` is None while the user is active."""
 
     username: str

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import plaza
+from plaza.backup.progress import UNFINISHED_RESTORE
 from plaza.core.embedded_valkey import is_owned
 from plaza.core.errors import OperatorError
 from plaza.core.process.data_dir_lock import DirectoryLock
@@ -62,6 +63,10 @@ def check_data_dir(data_dir: Path) -> CheckResult:
         return wrong(name, f"{data_dir} does not exist.", "Set PLAZA_DATA_DIR; `plaza serve` creates a new one.")
     if not os.access(data_dir, os.R_OK | os.W_OK | os.X_OK):
         return wrong(name, f"{data_dir} cannot be written by this user.", f"Run this as {_owner(data_dir)}.")
+    if (data_dir / UNFINISHED_RESTORE).exists():
+        return wrong(
+            name, f"A restore into {data_dir} has not ended.", "Wait for it; if it failed, repeat it with --replace."
+        )
     mode = data_dir.stat().st_mode
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         return wrong(name, f"{data_dir} can be written by other users ({_octal(mode)}).", f"chmod go-w {data_dir}")

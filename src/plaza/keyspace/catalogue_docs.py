@@ -1,13 +1,10 @@
-"""Prints the catalogue as Markdown (`docs/keys.md`), as a terminal table and as JSON."""
+"""Prints the catalogue as Markdown (`docs/keys.md`), as text for a terminal and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from plaza.core.keyspace import Catalogue, HashField, Key, KeyAccess
 
@@ -96,14 +93,13 @@ def records(catalogues: Iterable[Catalogue]) -> list[dict[str, Any]]:
     ]
 
 
-def show(catalogues: Sequence[Catalogue], console: Console) -> None:
-    """Print the catalogue as a table. A documented name that differs from the pattern is shown below it."""
-    table = Table(title="Keys", title_justify="left")
-    for column in ("domain", "key", "type", "content", "lifetime"):
-        table.add_column(column, overflow="fold")
+def text(catalogues: Iterable[Catalogue], width: int) -> str:
+    """The catalogue for a terminal. A documented name that differs from the pattern is shown beside it."""
+    lines = []
     for catalogue in catalogues:
+        lines.append(f"Keys of {catalogue.domain}")
         for _, key in catalogue:
-            name = key.pattern if key.document in ("", key.pattern) else f"{key.pattern}\n({key.document})"
-            # `Text` prevents rich from drawing `:top:` as an emoji.
-            table.add_row(*map(Text, (catalogue.domain, name, key.type, key.contains or key.help, key.lifetime)))
-    console.print(table)
+            documented = f"  ({key.document})" if key.document not in ("", key.pattern) else ""
+            lines.append(f"  {key.pattern}{documented}  {key.type}, {key.lifetime}")
+            lines += textwrap.wrap(key.contains or key.help, width, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    return "\n".join(lines)

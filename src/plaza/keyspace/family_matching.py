@@ -11,16 +11,16 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct, field
 
 from plaza.core.invariants import Command, Entry, Invariant, Shape
 from plaza.core.keyspace import Catalogue, Key, Layout
 
 
-@dataclass(slots=True, eq=False)
-class KeyFamily:
+class KeyFamily(Struct, eq=False):
     """A declared key and everything the audit checks about it."""
 
     domain: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from plaza.core.encryption import EncryptedFields, Undecryptable
 from plaza.core.functions import Functions
@@ -21,8 +22,7 @@ from plaza.keyspace.family_matching import KeyFamilies
 PAGE_KEYS: Final = 200
 
 
-@dataclass(slots=True)
-class ReencryptionReport:
+class ReencryptionReport(Struct):
     """What a run did: values that it encrypted, and those that no data key decrypts."""
 
     encrypted: int = 0

@@ -48,7 +48,7 @@ class Contents:
 
     async def write(self, image: ProcessedImage) -> WrittenContent:
         """Write the files of a picture, unless the same are stored already."""
-        digest = _digest(image)
+        digest = content_digest(image)
         if await self._sql.fetch_all(_PATH_OF, digest=digest):
             return WrittenContent(digest, None, image)
         path = f"{digest[:2]}/{digest}-{secrets.token_hex(4)}"
@@ -97,7 +97,7 @@ def file_path(path: str, file: ImageFile) -> str:
     return f"{path}/{file.variant}.{file.format}"
 
 
-def _digest(image: ProcessedImage) -> str:
+def content_digest(image: ProcessedImage) -> str:
     """Return the hash of a picture's files, which depends on nothing else."""
     digest = hashlib.sha256()
     for file, body in image.files:

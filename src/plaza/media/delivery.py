@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct, field
 from sqlalchemy import bindparam, select
 
 from plaza.core.auth import Actor
@@ -32,8 +32,7 @@ _BY_ID = (
 )
 
 
-@dataclass(slots=True)
-class KnownPicture:
+class KnownPicture(Struct):
     """A picture's owner and files, and the things that may show it, the one that did last first."""
 
     owner: str
@@ -43,8 +42,7 @@ class KnownPicture:
     uses: list[PictureUse] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class PictureFile:
+class PictureFile(Struct, frozen=True):
     """A file to send. `is_public`: everyone may see it, and may keep it."""
 
     path: str

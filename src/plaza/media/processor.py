@@ -8,11 +8,11 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from dataclasses import dataclass
 from typing import IO, Final
 
 import msgspec
 import structlog
+from msgspec import Struct
 
 from plaza.core import metrics
 from plaza.core.errors import Unavailable
@@ -52,8 +52,7 @@ class _Description(msgspec.Struct, frozen=True):
     refused: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessedImage:
+class ProcessedImage(Struct, frozen=True):
     """A picture, ready to be stored: its size as it is shown, and its files with their contents."""
 
     width: int

@@ -8,8 +8,9 @@ POST. On plain http, where that prefix is not allowed, it is `plaza`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from plaza.core.clients import ClientInfo
 from plaza.core.http.request import Request

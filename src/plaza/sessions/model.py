@@ -10,11 +10,10 @@ import hashlib
 import re
 import secrets
 import uuid
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from plaza.core.errors import Conflict, Unauthenticated
 from plaza.core.paging import Pagination
@@ -78,8 +77,7 @@ class SessionsPage(msgspec.Struct, frozen=True):
     pagination: Pagination
 
 
-@dataclass(frozen=True, slots=True)
-class SessionLimits:
+class SessionLimits(Struct, frozen=True):
     """How long sessions live, in seconds, and how many there may be."""
 
     idle_seconds: float = IDLE_SECONDS
@@ -87,8 +85,7 @@ class SessionLimits:
     max_sessions: int = MAX_SESSIONS
 
 
-@dataclass(frozen=True, slots=True)
-class SessionClient:
+class SessionClient(Struct, frozen=True):
     """What a request says about its session: the token of its cookie, and the proof that Plaza offered it."""
 
     token: str | None
@@ -97,8 +94,7 @@ class SessionClient:
     address: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
+class Visit(Struct, frozen=True):
     """The session of a request. Times are Unix seconds."""
 
     token: str

@@ -7,9 +7,10 @@ session is marked as seen only once in a while, so an idle session may end that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
+
+from msgspec import Struct
 
 from plaza.core.tracking_cache import TrackingCache
 from plaza.sessions.keys import LOGIN_TOKENS, SESSION_STATE
@@ -24,8 +25,7 @@ LOGIN_CHECK_SECONDS: Final = 1.0
 MAX_LOCAL_SESSIONS: Final = 20_000
 
 
-@dataclass(slots=True)
-class _LocalSession:
+class _LocalSession(Struct):
     visit: Visit
     login_checked_at: float  # by the monotonic clock
 

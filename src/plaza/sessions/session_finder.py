@@ -7,8 +7,9 @@ its own, and nothing is written for a session that has just ended.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from plaza.core.outbox import OutboxEntry
 from plaza.core.rate_limits import Limiter, RateLimited
@@ -20,8 +21,7 @@ from plaza.sessions.session_store import SessionStore
 MAX_REPLACEMENTS: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class SessionCall:
+class SessionCall(Struct, frozen=True):
     """The first keys and arguments of a command that works in a session."""
 
     keys: list[str]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from plaza.core.clients import ClientInfo
 from plaza.core.clock import Clock
@@ -23,8 +24,7 @@ SETTLE_CHECK_SECONDS: Final = 0.01
 MAX_SETTLE_CHECKS: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class SessionData:
+class SessionData(Struct, frozen=True):
     """What a domain keeps per session: the library that runs session commands, and the keys deleted with a session."""
 
     library: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from plaza.core.cloud_events import MAX_SUBJECT_CHARACTERS, to_cloud_event
 from plaza.core.events import Event
@@ -18,8 +19,7 @@ _TYPE: Final = re.compile(r"[a-z0-9_]{1,50}(\.[a-z0-9_]{1,50}){1,3}")
 _ID: Final = re.compile(r"[!-~]{1,200}")  # it becomes a header
 
 
-@dataclass(frozen=True, slots=True)
-class OutgoingEvent:
+class OutgoingEvent(Struct, frozen=True):
     """An event of a stream, ready to be sent."""
 
     entry: str  # its id in the stream

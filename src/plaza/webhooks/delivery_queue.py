@@ -7,10 +7,11 @@ workers that believe to be in charge, one of which has stalled, do no harm.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from plaza.core.functions import Functions
 from plaza.core.number_parsing import parse_int
@@ -21,8 +22,7 @@ from plaza.webhooks.keys import WEBHOOK, WEBHOOK_STATE
 from plaza.webhooks.model import DeliveryRecord, DeliveryState, SendOutcome
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedEvent:
+class QueuedEvent(Struct, frozen=True):
     """An event that waits for an endpoint. `due_ms` is 0 if it may be sent at once."""
 
     delivery: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from plaza.webhooks.delivery_queue import QueuedEvent
 from plaza.webhooks.model import CONCURRENCY, GIVE_UP_MS, MAX_FAILURES, SendOutcome, retry_wait_ms
@@ -11,8 +12,7 @@ from plaza.webhooks.model import CONCURRENCY, GIVE_UP_MS, MAX_FAILURES, SendOutc
 GONE: Final = "The endpoint answered 410 Gone."
 
 
-@dataclass(slots=True)
-class EndpointHealth:
+class EndpointHealth(Struct):
     """The failures of an endpoint since its last success. Times are Unix milliseconds; 0 means none."""
 
     failures: int = 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import structlog
+from msgspec import Struct
 
 from plaza.core.encryption import EncryptedFields, Encryption, Undecryptable
 from plaza.core.number_parsing import parse_int
@@ -19,8 +19,7 @@ from plaza.webhooks.signing import secret_key, signed_headers
 log = structlog.get_logger("plaza.webhooks")
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """An endpoint, as a worker uses it."""
 
     id: str

@@ -106,12 +106,17 @@ class Webhooks:
         await self._functions.run("webhooks_change", [WEBHOOK(id)], id, *args)
         return await self.get(id)
 
-    async def rotate(self, id: str) -> WebhookWithSecret:
-        """Replace the secret. For a day requests are signed with the old one too. Two round trips."""
+    async def rotate(self, id: str, operation: str = "") -> WebhookWithSecret:
+        """Replace the secret. For a day requests are signed with the old one too. Two round trips.
+
+        The same operation replaces it once: a second replacement would end the validity of the first secret.
+        """
         secret = new_secret()
         until = self._clock.now_ms() + ROTATION_MS
         stored = self._reader.encrypt_secret(id, secret)
-        await self._functions.run("webhooks_rotate", [WEBHOOK(id)], id, stored, until)
+        if not await self._functions.run("webhooks_rotate", [WEBHOOK(id)], id, stored, until, operation):
+            stored = await self._valkey.call("HGET", WEBHOOK(id), "secret")
+            secret = self._reader.decrypt_secret(id, stored or "") or ""
         return _with_secret(await self.get(id), secret)
 
     async def remove(self, id: str) -> None:

@@ -36,6 +36,7 @@ WEBHOOK = Key(
         HashField("secret", "signs requests; encrypted", _HIDDEN, required=True),
         HashField("previous_secret", "signs requests too, until `previous_until`; encrypted", _HIDDEN),
         HashField("previous_until", "Unix milliseconds", _HIDDEN, value_regex="<ms>"),
+        HashField("rotation", "the form that replaced the secret, to detect a repetition", _HIDDEN),
         HashField("created_at", "Unix milliseconds", _HIDDEN, value_regex="<ms>", required=True),
         HashField("created_by", "the admin's username, or `@api`, `@cli`", _HIDDEN),
         HashField("request", "SHA-256 of the request that created it, to detect a repetition", _HIDDEN),

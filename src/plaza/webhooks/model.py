@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Final, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from plaza.core.errors import Conflict, Gone, Invalid, NotFound
 from plaza.core.paging import Pagination
@@ -61,8 +60,7 @@ Description = Annotated[str, Meta(max_length=200, pattern=_LINE)]
 DeliveryState = Literal["retrying", "delivered", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class SendOutcome:
+class SendOutcome(Struct, frozen=True):
     """The result of a request: the status code, or what went wrong."""
 
     code: int | None

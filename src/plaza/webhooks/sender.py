@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from msgspec.structs import replace
 
 from plaza.core import metrics
 from plaza.core.clock import Clock

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 
-from rich.console import Console
-
 from plaza.keyspace.audit.report import AuditReport, Finding, FindingCollector
 from plaza.keyspace.audit.report_text import show
 
@@ -14,5 +12,5 @@ def test_key_names_cannot_send_terminal_control_codes() -> None:
     collector = FindingCollector()
     collector.add(Finding("unknown", "unknown", "odd\n\x1b[31mkey", "", "no catalogue declares it"))
     screen = io.StringIO()
-    show(AuditReport(0, keys=1, seconds=1, groups=collector.groups()), Console(file=screen, width=200))
+    show(AuditReport(0, keys=1, seconds=1, groups=collector.groups()), screen)
     assert "odd\\n\\x1b[31mkey: no catalogue declares it" in screen.getvalue()

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
 
 import structlog
+from msgspec import Struct
 
 from plaza.core import metrics
 
@@ -40,8 +40,7 @@ LOG_SECONDS = 10.0
 log = structlog.get_logger("plaza.http")
 
 
-@dataclass(slots=True, eq=False)
-class Waiter:
+class Waiter(Struct, eq=False):
     """A request in the queue. Its result is whether it may start."""
 
     admitted: asyncio.Future[bool]

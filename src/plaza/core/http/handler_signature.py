@@ -6,12 +6,11 @@ import inspect
 import types
 import typing
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import NODEFAULT
+from msgspec import NODEFAULT, Struct
 
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response, ServerSentEvent
@@ -21,8 +20,7 @@ from plaza.core.http.routes import ParameterName, Route
 Kind = Literal["path", "query", "query_struct", "body", "actor", "request", "service"]
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """A parameter of a handler."""
 
     name: str  # in Python
@@ -32,8 +30,7 @@ class Parameter:
     default: Any = NODEFAULT
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Signature:
+class Signature(Struct, frozen=True, eq=False):
     """The parameters of a handler and the type of its result. It equals only itself: defaults can be lists."""
 
     parameters: tuple[Parameter, ...]

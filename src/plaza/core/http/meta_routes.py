@@ -6,11 +6,12 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
+
+from msgspec.structs import replace
 
 from plaza.core import metrics
 from plaza.core.errors import NotFound

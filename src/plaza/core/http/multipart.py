@@ -15,11 +15,11 @@ import contextlib
 import hashlib
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final, Generic, TypeVar
 
 import msgspec
+from msgspec import Struct, field
 from python_multipart import MultipartParser
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
@@ -43,8 +43,7 @@ OVERHEAD_BYTES: Final = MAX_FIELD_BYTES + 64 * 1024
 BLOCK_BYTES: Final = 256 * 1024
 
 
-@dataclass(slots=True)
-class UploadedFile:
+class UploadedFile(Struct):
     """A file in a form. `content` is open and at its start."""
 
     field: str
@@ -53,8 +52,7 @@ class UploadedFile:
     size: int = 0
 
 
-@dataclass(slots=True)
-class FormData:
+class FormData(Struct):
     """The text fields and files of a form. `digest` is the same for the same contents, whatever the boundary."""
 
     fields: dict[str, str] = field(default_factory=dict)

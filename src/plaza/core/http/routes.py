@@ -21,8 +21,9 @@ signature.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, TypeVar, Unpack
+
+from msgspec import Struct, field
 
 from plaza.core.errors import PlazaError
 from plaza.core.http.access import Access
@@ -40,8 +41,7 @@ ErrorResponse = Callable[[PlazaError, "Request"], "Response[Any]"]
 MAX_BODY_BYTES = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ParameterName:
+class ParameterName(Struct, frozen=True):
     """The name of a query parameter that differs from Python's: `Annotated[int, ParameterName("postsPerHashtag")]`."""
 
     name: str
@@ -78,8 +78,7 @@ class Options(TypedDict, total=False):
     body_schema: Any  # the type of a body that the handler checks itself
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Route:
+class Route(Struct, frozen=True, kw_only=True, eq=False):
     """One method of one path."""
 
     method: Method

@@ -13,7 +13,9 @@ from plaza.core.valkey.calls import ReplyError, RequestUsage
 
 _ZERO: Final = ("HEXISTS", "HLEN", "LLEN", "SCARD", "SISMEMBER", "STRLEN", "ZCARD", "ZCOUNT", "ZLEXCOUNT")
 _NONE: Final = ("GET", "HGET", "LINDEX", "LPOS", "ZRANK", "ZREVRANK", "ZSCORE")
-_EMPTY: Final = ("HKEYS", "HVALS", "LRANGE", "SMEMBERS", "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZREVRANGE")
+_EMPTY: Final = (
+    "HKEYS", "HVALS", "LRANGE", "SMEMBERS", "SRANDMEMBER", "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZREVRANGE",
+)  # fmt: skip
 _FOR_EACH: Final = {"HMGET": None, "ZMSCORE": None, "SMISMEMBER": 0}
 _SCANS: Final = ("HSCAN", "SSCAN", "ZSCAN")
 

@@ -10,8 +10,9 @@ from asyncio import Future
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from plaza.core.errors import Unavailable
 
@@ -107,8 +108,7 @@ def error_reply(message: str | bytes) -> Exception:
     return NotReady(code, text)
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionOptions:
+class ConnectionOptions(Struct, frozen=True):
     """Timeouts (in seconds) and limits of a connection."""
 
     timeout: float = 5.0  # of a call without a timeout of its own
@@ -120,8 +120,7 @@ class ConnectionOptions:
     max_backoff: float = 2.0
 
 
-@dataclass(slots=True)
-class RequestUsage:
+class RequestUsage(Struct):
     """The round trips of one request, and the sum of the seconds it waited for them.
 
     A request that `only_reads` takes a key of the wrong type as absent; `damaged` is the error of the first one.

@@ -27,18 +27,24 @@ class InvalidationListeners:
     """Callbacks for changed keys. An exception in one does not stop the others."""
 
     def __init__(self) -> None:
-        self._callbacks: list[OnInvalidate] = []
+        self._callbacks: dict[object, OnInvalidate] = {}
 
     def add(self, callback: OnInvalidate) -> Callable[[], None]:
-        self._callbacks.append(callback)
-        return lambda: self._callbacks.remove(callback)
+        """Add a callback. Returns a function that removes it; calling that twice is harmless."""
+        added = object()
+        self._callbacks[added] = callback
+
+        def remove() -> None:
+            self._callbacks.pop(added, None)
+
+        return remove
 
     def on_push(self, message: list[Any]) -> None:
         if message[0] == "invalidate":
             self.notify(message[1])
 
     def notify(self, keys: list[str] | None) -> None:
-        for callback in list(self._callbacks):
+        for callback in list(self._callbacks.values()):
             try:
                 callback(keys)
             except Exception as error:

@@ -45,7 +45,7 @@ from plaza.core.valkey.calls import (
     fail,
     with_command,
 )
-from plaza.core.valkey.connection_fencing import FencedConnection
+from plaza.core.valkey.connection_fencing import FencedConnection, own_name_prefix
 
 # Bytes parsed at a time. hiredis moves its unparsed bytes after each kilobyte that it has parsed, so small chunks make
 # a page of hashes a sixth cheaper. A large reply also blocks other callers for less time.
@@ -448,7 +448,7 @@ async def _open_socket(connection: Connection) -> _Socket:
 
 async def _handshake(connection: Connection, sock: _Socket) -> None:
     address = connection.address
-    name = f"plaza-{secrets.token_hex(6)}"
+    name = f"{own_name_prefix()}{secrets.token_hex(6)}"
     hello: tuple[Arg, ...] = ("HELLO", connection.resp, "SETNAME", name)
     if address.password:
         hello = (*hello[:2], "AUTH", address.username or "default", address.password, *hello[2:])

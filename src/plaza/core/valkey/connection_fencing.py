@@ -9,6 +9,8 @@ compared too.
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 from collections.abc import Awaitable
 from contextvars import Context
 from time import monotonic
@@ -20,6 +22,15 @@ from plaza.core.valkey.calls import Arg, ReplyError
 # How long to wait for the server to come back.
 KILL_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.05
+# How the names of all connections of Plaza begin.
+CONNECTION_NAMES: Final = "plaza-"
+# Processes in different containers often have the same pid.
+_INSTANCE: Final = secrets.token_hex(3)
+
+
+def own_name_prefix() -> str:
+    """How the names of this process's connections begin: an operator sees in CLIENT LIST which process has one."""
+    return f"{CONNECTION_NAMES}{os.getpid()}-{_INSTANCE}-"
 
 
 class ReplacementConnection(Protocol):

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
@@ -43,8 +44,7 @@ REPAIR_PAUSE_SECONDS = 0.5
 MAX_CONCURRENT_CHECKS = 128
 
 
-@dataclass(frozen=True, slots=True)
-class Suspicion:
+class Suspicion(Struct, frozen=True):
     """An entry that seemed to violate an invariant in the scan."""
 
     family: KeyFamily

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
@@ -34,8 +35,7 @@ _DESCRIPTIONS = {
 CommandCall = tuple[str, str, tuple[str, ...]]  # command, key, arguments
 
 
-@dataclass(frozen=True, slots=True)
-class RepairPlan:
+class RepairPlan(Struct, frozen=True):
     """The Lua commands that repair a finding, in order, and a description for the report."""
 
     calls: tuple[CommandCall, ...]

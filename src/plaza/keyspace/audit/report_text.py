@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterable
-
-from rich.console import Console
-from rich.text import Text
+from typing import Final, TextIO
 
 from plaza.keyspace.audit.report import AuditReport, FindingGroup
 from plaza.keyspace.terminal_escape import escape_controls
 
+_STYLES: Final = {"bold": 1, "dim": 2, "red": 31, "green": 32}
 NOT_REPAIRED = "not repaired: the source data does not decide it, or another service wrote it"
 
 
-def show(report: AuditReport, console: Console) -> None:
-    """Print the report."""
+def show(report: AuditReport, out: TextIO | None = None) -> None:
+    """Print the report, with colours on a terminal."""
+    out = out or sys.stdout
+    has_colours = out.isatty() and not os.environ.get("NO_COLOR")
 
     def write(text: str, style: str = "") -> None:
-        console.print(Text(escape_controls(text), style=style), soft_wrap=True)
+        shown = escape_controls(text)
+        print(f"\x1b[{_STYLES[style]}m{shown}\x1b[0m" if style and has_colours else shown, file=out)
 
     rate = report.keys / report.seconds if report.seconds else 0.0
     write(f"{report.keys:,} keys, {report.members:,} members in {report.seconds:.1f} s ({rate:,.0f} keys/s).")

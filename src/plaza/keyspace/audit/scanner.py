@@ -9,8 +9,9 @@ from __future__ import annotations
 import gc
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
@@ -36,8 +37,7 @@ _UNKNOWN = basic_invariants.unknown()
 KnownKey = tuple[str, KeyFamily, tuple[str, ...]]
 
 
-@dataclass(slots=True)
-class FamilyInvariants:
+class FamilyInvariants(Struct):
     """The basic invariants of one family, built once."""
 
     type: Invariant

@@ -8,7 +8,8 @@ passes check what the repairs of the last one can have changed: the keys of the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from plaza.core.invariants import Command, Entry, Invariant
 from plaza.core.valkey.slots import SLOTS, key_slot
@@ -39,8 +40,7 @@ class LostShards:
         return any(shards[key_slot(key)] != self._own for key in keys)
 
 
-@dataclass(slots=True)
-class Scope:
+class Scope(Struct):
     """What a pass checks: by default everything."""
 
     derived_only: bool = False  # leave out types, lifetimes and undeclared keys, which a failover does not change

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from typing import Final
+
+from msgspec import Struct
 
 from plaza.core.auth import Actor
 from plaza.core.keyspace import Catalogue, HashField, HiddenWhile, Key, KeyAccess, Layout
@@ -41,8 +42,7 @@ class CallerKind(IntEnum):
     SERVER = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """The caller of the proxy. A server has no name and therefore no keys of its own."""
 
     name: str | None
@@ -55,8 +55,7 @@ class Caller:
         return cls(actor.name, CallerKind.ADMIN if actor.is_admin else CallerKind.USER)
 
 
-@dataclass(frozen=True, slots=True)
-class TargetKey:
+class TargetKey(Struct, frozen=True):
     """A key that a caller named: its declaration, the ids in its name, and the caller's relation to it."""
 
     key: Key
@@ -101,6 +100,10 @@ class TargetKey:
     def recorded_changes(self, fields: Sequence[str]) -> set[str]:
         """The actions of the security log for a write of these fields."""
         return {action for field in fields if (action := self._declaration(field).recorded_as)}
+
+    def declares_any(self, fields: Sequence[str]) -> bool:
+        """Whether any of these fields is declared, and so not a custom one."""
+        return not _declared_fields(self.key).keys().isdisjoint(fields)
 
     def check_read(self, command: ParsedCommand) -> None:
         """Refuse a read that the declaration does not allow."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from plaza.core.errors import BadRequest
 from plaza.core.keyspace import KeyType
@@ -75,8 +76,7 @@ def check(kind: str, argument: str) -> None:
         raise Refused(error)
 
 
-@dataclass(frozen=True, slots=True)
-class CommandSpec:
+class CommandSpec(Struct, frozen=True):
     """A command: the kinds of its `arguments`, then either `repeated` ones, once or more, or `options` in any order."""
 
     name: str
@@ -117,8 +117,7 @@ class CommandSpec:
             rest = rest[1 + len(kinds) :]
 
 
-@dataclass(slots=True)
-class ParsedCommand:
+class ParsedCommand(Struct):
     """A checked command of a caller, with its arguments by kind."""
 
     spec: CommandSpec

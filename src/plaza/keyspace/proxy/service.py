@@ -7,11 +7,12 @@ block Valkey or this process for others. Work is counted against the caller's ra
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, islice
 from time import monotonic
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from plaza.core.auth import Actor
 from plaza.core.encryption import FieldEncryption
@@ -59,16 +60,18 @@ class Proxy:
         encryption: FieldEncryption,
         security_log: SecurityLog | None = None,
         account_log: AccountLog | None = None,
+        on_write: Mapping[str, Callable[[str], Awaitable[None]]] | None = None,
     ) -> None:
         self._functions = functions
         self._valkey = functions.valkey
         self._limiter = limiter
         self._security_log = security_log
         self._account_log = account_log or AccountLog(None)
+        self._on_write = on_write or {}
         self._planner = CommandPlanner(AccessRules(catalogues), functions, encryption)
 
     async def run(self, actor: Actor, address: str, commands: Sequence[list[str]]) -> list[Outcome]:
-        """Each command's result, or `Refused` in its place. One round trip, and one more if there is a write."""
+        """Each command's result, or `Refused` in its place. One round trip, and two more if there is a write."""
         plans = self._plans(actor, commands)
         permitted = [plan for plan in plans if isinstance(plan, CommandPlan)]
         results = iter(await self._results(permitted, await self._send(actor, address, permitted, atomic=False)))
@@ -219,12 +222,23 @@ class Proxy:
             bytes_left -= _string_bytes(result)
             # A write that was run must not be reported as refused; its result is only a number.
             results.append(result if bytes_left >= 0 or plan.writes else Refused(_TOO_LARGE))
+        await self._announce(plans, results)
         return results
+
+    async def _announce(self, plans: Sequence[CommandPlan], results: Sequence[Outcome]) -> None:
+        """Emit one event for each key whose declared fields were written. One round trip each."""
+        rows = zip(plans, results, strict=True)
+        changed = {plan.changes for plan, result in rows if plan.changes and not isinstance(result, Refused)}
+        for pattern, owner in changed:
+            if (emit := self._on_write.get(pattern)) is not None:
+                await emit(owner)
 
     async def _hidden(self, plans: Sequence[CommandPlan], shares: Sequence[list[Any]]) -> list[list[bool]]:
         """Whether each key is hidden, such as a comment on a banned post. One round trip if any key may be."""
         follow_ups = [plan.follow_up(own) for plan, own in zip(plans, shares, strict=True)]
         steps = [step for follow_up in follow_ups for step in follow_up if step is not None]
+        if not steps:
+            return [[False] * len(follow_up) for follow_up in follow_ups]
         found = iter(await self._valkey.batch(steps, raw=True, timeout=TIMEOUT_SECONDS))
         return [[step is not None and bool(next(found)) for step in follow_up] for follow_up in follow_ups]
 

@@ -66,12 +66,15 @@ command('change', function(keys, args)
 end)
 
 -- webhooks_rotate: replace the secret; the old one stays valid for a while.
--- KEYS webhook   ARGV id, secret, previous_until
+-- KEYS webhook   ARGV id, secret, previous_until, operation ('' if it may not be repeated)
+-- Reply 1, or 0 if this operation has replaced it already
 command('rotate', function(keys, args)
   require_webhook(args[1])
-  local previous = redis.call('HGET', keys[1], 'secret')
-  redis.call('HSET', keys[1], 'secret', args[2], 'previous_secret', previous, 'previous_until', args[3])
+  local previous, rotation = unpack(redis.call('HMGET', keys[1], 'secret', 'rotation'))
+  if args[4] ~= '' and rotation == args[4] then return 0 end
+  redis.call('HSET', keys[1], 'secret', args[2], 'previous_secret', previous, 'previous_until', args[3], 'rotation', args[4])
   touch(args[1])
+  return 1
 end)
 
 -- webhooks_disable: a worker gives up.   KEYS webhook   ARGV id, now_ms, reason   Reply 1, or 0 if it was disabled
