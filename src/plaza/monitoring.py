@@ -46,11 +46,11 @@ class Alert:
     action: str
 
 
-def _grew(metric: MetricWrapperBase, span: str, labels: str = "") -> str:
+def _grew(metric: MetricWrapperBase, span: str, labels: str = "", by: str = "> 0") -> str:
     """Whether a counter grew. A series with labels begins at its first count, where `increase` sees no growth."""
     series = f"{metric_name(metric)}{labels}"
-    grew = f"increase({series}[{span}]) > 0"
-    return f"{grew} or ({series} unless {series} offset {span}) > 0" if metric._labelnames else grew
+    grew = f"increase({series}[{span}]) {by}"
+    return f"{grew} or ({series} unless {series} offset {span}) {by}" if metric._labelnames else grew
 
 
 ALERTS: Final = (
@@ -128,7 +128,7 @@ ALERTS: Final = (
     ),
     Alert(
         "PlazaJobFailing",
-        f'increase({metric_name(metrics.JOB_RUNS)}{{result="failed"}}[30m]) >= 3',
+        _grew(metrics.JOB_RUNS, "30m", '{result="failed"}', ">= 3"),
         0,
         "warning",
         "A job failed at least three times in half an hour.",
