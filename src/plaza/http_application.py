@@ -12,6 +12,7 @@ from plaza.core import event_routes, health
 from plaza.core.admin_mfa import AdminMfa
 from plaza.core.domain import Core, Domain
 from plaza.core.http import meta_routes
+from plaza.core.http.action_summaries import ActionSummaries
 from plaza.core.http.app import App, make_app
 from plaza.core.http.routes import Routes
 from plaza.core.idempotency import Idempotency
@@ -38,6 +39,8 @@ def build_app(
 ) -> App:
     """Build the ASGI application of these domains, with the pages if the domains are there that every page uses."""
     page_options: dict[str, Any] = {}
+    routes = routes_of(domains)
+    services = {**services, ActionSummaries: ActionSummaries(routes)}
     if shows_pages(domains):
         demo: Demo | None = services.get(Demo)
         job_names = [*jobs.timers, *(demo.timers if demo is not None else ())]
@@ -45,7 +48,7 @@ def build_app(
         services = {**services, **{type(service): service for service in pages}}
         page_options = page_registry.app_options(services)
     return make_app(
-        routes_of(domains),
+        routes,
         services,
         auth=core.auth,
         settings=core.settings,

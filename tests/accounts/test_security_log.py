@@ -56,6 +56,21 @@ async def test_an_admin_action_is_recorded_with_its_result(ana: Account, admin: 
     assert last["request_id"] == response.headers["x-request-id"]
 
 
+async def test_an_action_is_found_by_what_it_does(ana: Account, admin: httpx.AsyncClient) -> None:
+    await admin.put("/users/ana/suspension")
+    await admin.patch("/users/ana/role", json={"role": "model"})
+    for given, found in (
+        ("suspend", ["PUT /users/{username}/suspension"]),
+        ("Set role", ["PATCH /users/{username}/role"]),
+        ("model", ["PATCH /users/{username}/role"]),
+        ("su", ["PUT /users/{username}/suspension"]),
+        ("pend", []),
+        ("suspend ban", []),
+    ):
+        assert [entry["action"] for entry in await entries(admin, q=given, kind="admin")] == found, given
+    assert "/suspension" in (await admin.get("/admin/log.csv", params={"q": "suspend"})).text
+
+
 async def test_an_admins_deletion_of_another_users_post_is_recorded(
     ana: Account, admin: httpx.AsyncClient, http: httpx.AsyncClient
 ) -> None:

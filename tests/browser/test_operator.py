@@ -332,7 +332,7 @@ def test_an_operator_closes_reports_and_searches_the_log(browser: Browser, demo:
     expect(robin.get_by_role("link", name="Suspend…")).to_be_visible()
 
     robin.goto("/app/operator/log")
-    robin.get_by_role("main").get_by_label("Search").fill("suspen")
+    robin.get_by_role("main").get_by_label("Search").fill("suspend")
     robin.get_by_label("Show").select_option("admin")
     robin.get_by_label("From").fill(f"{datetime.now(UTC):%Y-%m-%d}")
     robin.get_by_role("main").get_by_role("button", name="Search").click()

@@ -85,7 +85,7 @@ async def test_an_article_is_shown_with_its_figures_and_links(plaza: Plaza, admi
         'href="/app/groups/drinks"',
         "1 open report<",
         f'href="/app/operator/keys?of=article&amp;id={id}"',
-        f'href="/app/articles/{id}/delete"',
+        f'href="/app/operator/reports?subject=article&amp;id={id}"',
     ):
         assert shown in page, shown
     keys = (await admin.get("/app/operator/keys", params={"of": "article", "id": str(id)})).text
@@ -95,6 +95,17 @@ async def test_an_article_is_shown_with_its_figures_and_links(plaza: Plaza, admi
     deleted = await admin.submit(f"/app/articles/{id}/delete", page=f"/app/articles/{id}/delete")
     assert deleted.headers["location"] == DESK
     assert await found(admin, number=str(id)) == []
+
+
+async def test_a_deletion_leads_back_to_the_list_that_it_was_asked_from(plaza: Plaza, admin: PageClient) -> None:
+    id = await post(plaza, "ben", "Tea")
+    (delete,) = re.findall(rf'href="(/app/articles/{id}/delete[^"]+)"', (await admin.get(f"{DESK}?author=ben")).text)
+    asked = (await admin.get(delete)).text
+    assert f'href="{DESK}?author=ben">Back' in asked
+    deleted = await admin.submit(re.findall(r'action="([^"]+delete[^"]+)"', asked)[0], page=delete)
+    assert deleted.headers["location"] == f"{DESK}?author=ben"
+    elsewhere = (await admin.get(f"/app/articles/{await post(plaza, 'ben', 'Tea')}/delete?back=//evil.example")).text
+    assert "evil.example" not in re.findall(r'<a class="button quiet" href="([^"]+)"', elsewhere)[0]
 
 
 async def test_an_article_of_another_service_is_shown_whatever_it_has(plaza: Plaza, admin: PageClient) -> None:

@@ -10,6 +10,7 @@ from plaza.app import Plaza
 from plaza.core.auth import API
 from plaza.reports.model import ReportsQuery
 from plaza.reports.service import Reports
+from plaza.social.posts import Posts
 from plaza.social.users import Users
 from tests.pages.conftest import PageClient
 
@@ -23,6 +24,7 @@ async def test_report_queue_ban_gone(plaza: Plaza, ana: PageClient, guest: PageC
         id = post.rpartition("/")[2]
         form = f"/app/report?subject=post&id={id}"
         assert form.replace("&", "&amp;") in (await ana.get(post)).text
+        assert "“Buy &lt;now&gt;”" in (await ana.get(form)).text
         sent = await ana.submit("/app/report", page=form, reason="Advertising")
         assert "Thank you" in sent.text
         again = await ana.submit("/app/report", page=form, reason="Advertising")
@@ -33,7 +35,9 @@ async def test_report_queue_ban_gone(plaza: Plaza, ana: PageClient, guest: PageC
         assert "Advertising" in queue
         (number,) = re.findall(r'id="report-(\d+)"', queue)
         path = f"/app/operator/reports/{number}"
-        assert "All sessions end" in (await root.get(f"{path}/suspend")).text
+        asked = (await root.get(f"{path}/suspend")).text
+        for shown in ("All sessions end", "“Buy &lt;now&gt;”"):
+            assert shown in asked
         asked = (await root.get(f"{path}/remove")).text
         for shown in ("Ban the post of ben?", "“Buy &lt;now&gt;”", "“Advertising”"):
             assert shown in asked
@@ -77,3 +81,24 @@ async def test_a_report_that_another_admin_closed_is_not_changed(plaza: Plaza, a
         late = await cleo.post(path, data={**forms[1], "action": "dismiss"})
         assert (late.status_code, "ben has closed this report" in late.text) == (409, True)
         assert (await plaza.get(Reports).get(int(number))).state == "resolved"
+
+
+async def test_the_queue_shows_each_thing_and_what_was_done_with_it(plaza: Plaza, ana: PageClient, url: str) -> None:
+    async with PageClient(url) as ben:
+        await ben.sign_up("ben")
+        await plaza.get(Users).set_role(API, "ben", "admin")
+        post = (await ana.submit("/app/posts", content="Buy <now>", next="")).headers["location"].rpartition("/")[2]
+        await ana.submit("/app/profile", page="/app/profile", display_name="Ana <b>", bio="Cheap bells")
+        for subject, id in (("post", post), ("user", "ana")):
+            await ben.submit("/app/report", subject=subject, id=id, reason=f"A {subject}")
+        queue = (await ben.get("/app/operator/reports")).text
+        for shown in ("Buy &lt;now&gt;", "Ana &lt;b&gt;\nCheap bells", "Ban…", "Suspend author…"):
+            assert shown in queue
+        await plaza.get(Posts).ban(API, post, on=True)
+        await plaza.get(Users).suspend(API, "ana", on=True)
+        (banned,) = re.findall(rf'href="([^"]+id={post})">1 report of this', queue)
+        one = (await ben.get(banned.replace("&amp;", "&"))).text
+        assert ("A post" in one, "A user" in one, ">banned<" in one, "Ban…" in one) == (True, False, True, False)
+        one = (await ben.get("/app/operator/reports?subject=user&id=ana")).text
+        assert ("A user" in one, ">suspended<" in one, "Suspend author…" in one) == (True, True, False)
+        assert "No reports here." in (await ben.get("/app/operator/reports?subject=user&id=ben")).text

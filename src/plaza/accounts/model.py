@@ -235,7 +235,9 @@ class SessionsEnded(msgspec.Struct):
 
 
 class LogQuery(Page, frozen=True):
-    """The query of the security log. `q` is found anywhere in an entry, whatever its case; the others match exactly."""
+    """The query of the security log. `q` is found anywhere in an entry, whatever its case, or in the summary of the
+    action; the others match exactly.
+    """
 
     kind: LogKind | None = None
     actor: LogText | None = None

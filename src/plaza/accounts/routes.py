@@ -40,6 +40,7 @@ from plaza.core.auth import Actor
 from plaza.core.domain import WrongCode
 from plaza.core.errors import TooFast
 from plaza.core.http.access import ADMIN, PUBLIC, USER
+from plaza.core.http.action_summaries import ActionSummaries
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
@@ -208,18 +209,18 @@ async def end_all_sessions_of_user(username: SessionOwner, sessions: AccountSess
 
 
 @route.get("/admin/log", access=ADMIN, limit_first=True)
-async def list_security_log(query: LogQuery, log: SqlSecurityLog) -> LogPage:
+async def list_security_log(query: LogQuery, log: SqlSecurityLog, summaries: ActionSummaries) -> LogPage:
     """List admin and security actions, latest first."""
-    return await log.search(query)
+    return await log.search(query, summaries.matching(query.q or ""))
 
 
 @route.get("/admin/log.csv", access=ADMIN, media_type=csv_text.MEDIA_TYPE, limit_first=True)
-async def export_log(query: LogQuery, log: SqlSecurityLog) -> Response[str]:
+async def export_log(query: LogQuery, log: SqlSecurityLog, summaries: ActionSummaries) -> Response[str]:
     """Download all admin and security actions that match, latest first. `limit` and `cursor` are ignored."""
-    return log_download(log, query)
+    return log_download(log, query, summaries)
 
 
-def log_download(log: SqlSecurityLog, query: LogQuery) -> Response[str]:
+def log_download(log: SqlSecurityLog, query: LogQuery, summaries: ActionSummaries) -> Response[str]:
     """Return the log as a CSV file, sent as it is read."""
-    chunks: AsyncIterator[str] = log.csv_chunks(query)
+    chunks: AsyncIterator[str] = log.csv_chunks(query, summaries.matching(query.q or ""))
     return Response(chunks, headers=[("content-disposition", 'attachment; filename="security-log.csv"')])

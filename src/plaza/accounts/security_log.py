@@ -77,23 +77,23 @@ class SqlSecurityLog:
             async with self._sql.begin() as tx:
                 await tx.execute(update(SECURITY_LOG).where(_LOG.id == id).values(values))
 
-    async def search(self, query: LogQuery) -> LogPage:
-        """List actions, latest first."""
-        conditions, values = _conditions(query)
+    async def search(self, query: LogQuery, actions: Sequence[str] = ()) -> LogPage:
+        """List actions, latest first. What `q` asks for is found in an entry, or is one of `actions`."""
+        conditions, values = _conditions(query, actions)
         name = f"security_log {sorted(values.items())}"
         after = ids_in_table(self._sql, name, newest_ids(_LOG.id, *conditions), **values)
         paged = await page_by_position(name, query, after, self._read_many)
         return LogPage(paged.items, paged.pagination)
 
-    async def csv_chunks(self, query: LogQuery) -> AsyncIterator[str]:
+    async def csv_chunks(self, query: LogQuery, actions: Sequence[str] = ()) -> AsyncIterator[str]:
         """Yield all actions that match as CSV, latest first. One short read per 500 rows."""
-        conditions, values = _conditions(query)
+        conditions, values = _conditions(query, actions)
         ids, before = newest_ids(_LOG.id, *conditions), MAX_ID
         yield to_csv([CSV_COLUMNS])
         while found := await self._sql.fetch_all(ids, before=before, count=EXPORT_BATCH, **values):
             before = found[-1].id
-            actions = await self._read_many([str(row.id) for row in found])
-            yield to_csv(_csv_row(action) for action in actions if action is not None)
+            entries = await self._read_many([str(row.id) for row in found])
+            yield to_csv(_csv_row(entry) for entry in entries if entry is not None)
 
     async def delete_old(self) -> int:
         """Delete actions older than a year, in batches. Returns how many."""
@@ -145,7 +145,7 @@ class SqlSecurityLog:
         return [_from_row(rows[int(id)]) if int(id) in rows else None for id in ids]
 
 
-def _conditions(query: LogQuery) -> tuple[list[ColumnElement[bool]], dict[str, Any]]:
+def _conditions(query: LogQuery, actions: Sequence[str]) -> tuple[list[ColumnElement[bool]], dict[str, Any]]:
     """Return the conditions of a query, and the values to bind."""
     values: dict[str, Any] = {name: getattr(query, name) for name in _EXACT if getattr(query, name)}
     conditions: list[ColumnElement[bool]] = [_LOG[name] == bindparam(name) for name in values]
@@ -157,8 +157,9 @@ def _conditions(query: LogQuery) -> tuple[list[ColumnElement[bool]], dict[str, A
         values["until"] = query.until
     if query.q:
         pattern: BindParameter[str] = bindparam("pattern")
-        conditions.append(or_(*(column.ilike(pattern, escape="\\") for column in _SEARCHED)))
-        values["pattern"] = f"%{_escaped(query.q)}%"
+        is_asked_for = _LOG.action.in_(bindparam("actions", expanding=True))
+        conditions.append(or_(is_asked_for, *(column.ilike(pattern, escape="\\") for column in _SEARCHED)))
+        values |= {"pattern": f"%{_escaped(query.q)}%", "actions": list(actions)}
     return conditions, values
 
 

@@ -15,6 +15,7 @@ class ReportedThing(msgspec.Struct, kw_only=True, frozen=True):
     author: str  # username; of a user, the user's own
     text: str
     url: str  # of its page
+    state: str = ""  # `banned` or `suspended`; empty if nothing was done with it
 
 
 class ReportSource(Protocol):

@@ -141,10 +141,10 @@ class Reports:
                 await add_events(tx, STREAM, [_changed(row, actor.name)], now)
         return await self.get(id)
 
-    async def find_thing(self, admin: Actor, report: Report) -> ReportedThing | None:
-        """Return what was reported; None if it is gone."""
+    async def find_thing(self, viewer: Actor, subject: str, id: str) -> ReportedThing | None:
+        """Return what was reported, or could be; None if it is gone."""
         try:
-            return await self._source(report.subject).find(admin, report.subject_id)
+            return await self._source(subject).find(viewer, id)
         except NotFound:
             return None
 

@@ -100,7 +100,7 @@ def build(core: Core) -> Parts:
         personal_keys=PERSONAL_KEYS,
         search_sources=[found_users, PostSearch(reader, found_users)],
         notification_sources=[SocialNotifications(core.valkey, users)],
-        report_sources=[PostReports(posts), CommentReports(comments), UserReports(users)],
+        report_sources=[PostReports(posts), CommentReports(comments), UserReports(users, credentials)],
         topic_sources=[PostTopics(feeds, home, clock)],
         encrypted=[private.encrypted_fields()],
         on_proxy_write={USER.pattern: partial(announce_profile_change, core.functions)},

@@ -9,6 +9,7 @@ from plaza.core.comment_tree import is_uuid
 from plaza.core.errors import Invalid
 from plaza.core.report_source import ReportedThing
 from plaza.social.comments import Comments
+from plaza.social.credentials import Credentials
 from plaza.social.posts import Posts
 from plaza.social.users import Users
 
@@ -24,7 +25,8 @@ class PostReports:
 
     async def find(self, viewer: Actor, id: str) -> ReportedThing:
         post = await self._posts.get(viewer, _require_uuid(id))
-        return ReportedThing(author=post.user_id, text=post.content, url=f"/app/posts/{id}")
+        state = "banned" if post.banned else ""
+        return ReportedThing(author=post.user_id, text=post.content, url=f"/app/posts/{id}", state=state)
 
     async def remove(self, admin: Actor, id: str) -> None:
         await self._posts.ban(admin, id, on=True)
@@ -54,12 +56,19 @@ class UserReports:
     kind: Final = "user"
     removal: Final = ""
 
-    def __init__(self, users: Users) -> None:
+    def __init__(self, users: Users, credentials: Credentials) -> None:
         self._users = users
+        self._credentials = credentials
 
     async def find(self, viewer: Actor, id: str) -> ReportedThing:
         user = await self._users.get(viewer, id)
-        return ReportedThing(author=user.username, text=user.bio, url=f"/app/people/{id}")
+        is_suspended = viewer.is_admin and await self._credentials.actor(id) is None
+        return ReportedThing(
+            author=user.username,
+            text="\n".join(filter(None, (user.display_name, user.bio, user.links))),
+            url=f"/app/people/{id}",
+            state="suspended" if is_suspended else "",
+        )
 
     async def remove(self, admin: Actor, id: str) -> None:
         raise Invalid("A user cannot be removed here. Suspend the account.", field="id")

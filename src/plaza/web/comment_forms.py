@@ -73,17 +73,15 @@ class CommentForms(Struct, frozen=True):
         """Show an admin what a deletion does, before it is done."""
         visitor = await self.site.visitors.from_request(self.request)
         found = await self.comments.get(visitor.actor, self.comment)
-        return confirmation(
+        return await confirmation(
             self.request,
             self.site,
-            visitor,
             "Reports",
             title=f"Delete the comment of {found.username}?",
             effects=[
                 f"The text is deleted: “{truncate_text(found.content, MAX_EXCERPT_CHARACTERS)}”. Replies to it stay.",
                 "This cannot be undone.",
             ],
-            action=f"{self.back}/comments/{self.comment}/delete",
             button="Delete the comment",
             back=f"{self.back}#comments",
         )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from markupsafe import Markup
 
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.web.page_responses import PageResponses
+from plaza.web.problem_pages import path_and_query
 from plaza.web.rendering import shown_domains, tabs
 from plaza.web.text_html import truncate_text
 from plaza.web.visitors import Visitor
@@ -48,6 +50,12 @@ def operator_tabs(current: str) -> Markup:
     return tabs("Operator pages", operator_views(), current)
 
 
+def filtered_path(path: str, **filters: str) -> str:
+    """Return the path of a list with the filters that are used."""
+    used = {name: text for name, text in filters.items() if text}
+    return f"{path}?{urlencode(used)}" if used else path
+
+
 def operator_page(
     request: Request, site: PageResponses, visitor: Visitor, template: str, tab: str, **context: Any
 ) -> Response[str]:
@@ -55,25 +63,26 @@ def operator_page(
     return site.page(request, visitor, template, section=SECTION, tabs=operator_tabs(tab), **context)
 
 
-def confirmation(
+async def confirmation(
     request: Request,
     site: PageResponses,
-    visitor: Visitor,
     tab: str,
     *,
     title: str,
     effects: Sequence[str],
-    action: str,
     button: str,
     back: str,
+    action: str = "",
     fields: Mapping[str, str] | None = None,
     has_note: bool = False,
 ) -> Response[str]:
-    """Ask before an action, and say what it does. The form sends `fields` to the path `action`, and a note if asked."""
-    context: dict[str, Any] = {"title": title, "effects": effects, "action": action, "button": button, "back": back}
-    context["has_note"] = has_note
-    template = "operator-confirm.html"
-    return operator_page(request, site, visitor, template, tab, return_path=back, fields=fields or {}, **context)
+    """Ask before an action, and say what it does. The form sends `fields`, and a note if asked, to the path `action`;
+    by default to the requested one.
+    """
+    visitor = await site.visitors.from_request(request)
+    context: dict[str, Any] = {"title": title, "effects": effects, "button": button, "back": back, "has_note": has_note}
+    context |= {"action": action or path_and_query(request), "fields": fields or {}}
+    return operator_page(request, site, visitor, "operator-confirm.html", tab, return_path=back, **context)
 
 
 def quoted(text: str) -> list[str]:
@@ -87,28 +96,21 @@ def _end_of_suspension(visitor: Visitor, username: str) -> str:
     return "You can lift the suspension at any time."
 
 
-def ask_for_suspension(
-    request: Request,
-    site: PageResponses,
-    visitor: Visitor,
-    username: str,
-    *,
-    action: str,
-    back: str,
-    report: str = "",
+async def ask_for_suspension(
+    request: Request, site: PageResponses, username: str, *, action: str, back: str, report: Sequence[str] = ()
 ) -> Response[str]:
     """Ask before a suspension, if it is because of a `report` also for a note."""
-    return confirmation(
+    visitor = await site.visitors.from_request(request)
+    return await confirmation(
         request,
         site,
-        visitor,
         "Reports" if report else "Users",
         title=f"Suspend {username}?",
         effects=[
             "All sessions end, and the user cannot sign in.",
             "Posts, comments and orders stay. The user is notified.",
             _end_of_suspension(visitor, username),
-            *([report] if report else []),
+            *report,
         ],
         action=action,
         fields={"action": "suspend"} if report else {"on": "1"},

@@ -37,6 +37,7 @@ from plaza.web.operator_navigation import confirmation
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.rendering import tabs
+from plaza.web.security import local_path
 from plaza.web.sidebar import Sidebar
 from plaza.web.text_html import MAX_TEXT_BYTES, fitting_count, next_page_link
 from plaza.web.visitors import Visitor
@@ -274,36 +275,36 @@ async def vote(request: Request, body: bytes, site: PageResponses, id: ArticleId
 
 
 @page.get("/articles/{id}/delete", access=ADMIN)
-async def confirm_deletion(request: Request, site: PageResponses, id: ArticleId, articles: Articles) -> Response[str]:
-    """Show an admin what a deletion does, before it is done."""
+async def confirm_deletion(
+    request: Request, site: PageResponses, id: ArticleId, articles: Articles, back: str = ""
+) -> Response[str]:
+    """Show an admin what a deletion does, before it is done. `back` is the page that the admin comes from."""
     visitor = await site.visitors.from_request(request)
     found = await articles.read(visitor.actor, id)
-    return confirmation(
+    return await confirmation(
         request,
         site,
-        visitor,
         "Articles",
         title="Delete the article?",
         effects=[
             f"“{found.title}” of {found.author.removeprefix('user:')} is deleted, with its votes and comments.",
             "This cannot be undone.",
         ],
-        action=f"/app/articles/{id}/delete",
         button="Delete the article",
-        back=f"/app/articles/{id}",
+        back=local_path(back, f"/app/articles/{id}"),
     )
 
 
 @page.post("/articles/{id}/delete", access=USER, logged=True)
 async def delete(
-    request: Request, body: bytes, site: PageResponses, id: ArticleId, articles: Articles
+    request: Request, body: bytes, site: PageResponses, id: ArticleId, articles: Articles, back: str = ""
 ) -> Response[str]:
     """Delete an article (its author or an admin)."""
     visitor = await site.visitors.from_request(request)
     with suppress(NotFound):  # deleted by an earlier click
         await articles.delete(visitor.require_user(), id)
     path = "/app/operator/articles" if visitor.is_admin else "/app/articles?order=time"
-    return site.form_response(request, visitor, b"", path)
+    return site.form_response(request, visitor, b"", local_path(back, path))
 
 
 def _direction(body: bytes) -> Direction | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import urlencode
 
 from plaza.core.http.access import ADMIN
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page
 from plaza.web.article_desk import ArticleDesk
-from plaza.web.operator_navigation import operator_page
+from plaza.web.operator_navigation import filtered_path, operator_page
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.text_html import next_page_link
@@ -40,11 +39,10 @@ async def articles(
         "title": title.strip(),
     }
     found = await desk.find(visitor.require_user(), **used, page=Page(limit=ROWS, cursor=cursor or None))
-    query = urlencode({name: text for name, text in used.items() if text})
     context: dict[str, Any] = {
         "articles": found.articles,
         "open_reports": await desk.open_reports(found.articles),
         "filters": used,
-        "more": next_page_link(f"{PATH}?{query}" if query else PATH, found.pagination),
+        "more": next_page_link(filtered_path(PATH, **used), found.pagination),
     }
     return operator_page(request, site, visitor, "operator-articles.html", TAB, **context)

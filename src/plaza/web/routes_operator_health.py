@@ -141,18 +141,15 @@ async def audit(request: Request, site: PageResponses, audits: Audits, keyspace:
 @page.get("/operator/demo", access=ADMIN)
 async def confirm_end_of_demo(request: Request, site: PageResponses) -> Response[str]:
     """Show what turning off the demo does, before it is done."""
-    visitor = await site.visitors.from_request(request)
-    return confirmation(
+    return await confirmation(
         request,
         site,
-        visitor,
         "Health",
         title="Turn off the demo?",
         effects=[
             "The simulation stops. All sessions of demo users end now, also yours if you are one of them.",
             "What they wrote stays. An admin can turn the demo on again here, or with plaza demo --switch on.",
         ],
-        action="/app/operator/demo",
         fields={"on": "0"},
         button="Turn off the demo",
         back="/app/operator/health",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import urlencode
 
 import msgspec
 from msgspec import UNSET
@@ -19,7 +18,7 @@ from plaza.shop.item_desk import ItemDesk
 from plaza.shop.items import Items
 from plaza.shop.model import MAX_PICTURES, AllItemsQuery, Item, ItemChange, ItemId, NewItem, StockChange
 from plaza.web import attachments, forms
-from plaza.web.operator_navigation import confirmation, operator_page
+from plaza.web.operator_navigation import confirmation, filtered_path, operator_page
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.text_html import next_page_link
@@ -62,7 +61,7 @@ async def _list_page(
 ) -> Response[str]:
     visitor = await site.visitors.from_request(request)
     found = await desk.page(AllItemsQuery(name=q, limit=ROWS, cursor=cursor or None))
-    more = next_page_link(f"{PATH}?{urlencode({'q': q})}" if q else PATH, found.pagination)
+    more = next_page_link(filtered_path(PATH, q=q), found.pagination)
     values = {"problem": "", "field": "", "values": EMPTY_FORM, "q": q, "more": more}
     template = "operator-items.html"
     shown = {**values, **context, "items": found.items}
@@ -130,12 +129,10 @@ async def change_item(
 @page.get("/operator/items/{id}/withdraw", access=ADMIN)
 async def confirm_withdrawal(request: Request, site: PageResponses, id: ItemId, desk: ItemDesk) -> Response[str]:
     """Show what a withdrawal does, before it is done."""
-    visitor = await site.visitors.from_request(request)
     found = await desk.read(id)
-    return confirmation(
+    return await confirmation(
         request,
         site,
-        visitor,
         TAB,
         title=f"Withdraw {found.name}?",
         effects=[
@@ -189,19 +186,16 @@ async def confirm_picture_removal(
     request: Request, site: PageResponses, id: ItemId, desk: ItemDesk, picture: str = ""
 ) -> Response[str]:
     """Show what the removal of a picture does, before it is done."""
-    visitor = await site.visitors.from_request(request)
     found = await desk.read(id)
     shown = _picture_ids(found)
     if picture not in shown:
         raise NotFound("The item does not have this picture.")
-    return confirmation(
+    return await confirmation(
         request,
         site,
-        visitor,
         TAB,
         title=f"Remove picture {shown.index(picture) + 1} of {found.name}?",
         effects=["The pages of the item do not show it any more, and its files are deleted if nothing else shows it."],
-        action=f"{PATH}/{id}/pictures/remove",
         fields={"picture": picture},
         button="Remove the picture",
         back=f"{PATH}/{id}",

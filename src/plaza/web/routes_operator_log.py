@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
-from urllib.parse import urlencode
 
 from plaza.accounts.model import LogQuery
 from plaza.accounts.routes import log_download
 from plaza.accounts.security_log import SqlSecurityLog
 from plaza.core import csv_text
 from plaza.core.http.access import ADMIN
+from plaza.core.http.action_summaries import ActionSummaries
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.web import forms
-from plaza.web.operator_navigation import SECTION, operator_tabs
+from plaza.web.operator_navigation import filtered_path, operator_page
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.text_html import next_page_link
@@ -42,8 +42,7 @@ class LogFilter:
 
     def url(self, path: str) -> str:
         """Return the address of a page with these filters."""
-        used = {name: text for name, text in self.texts.items() if text}
-        return f"{path}?{urlencode(used)}" if used else path
+        return filtered_path(path, **self.texts)
 
 
 def _day_start_ms(text: str, days_after: int) -> int | None:
@@ -60,6 +59,7 @@ async def log_page(
     request: Request,
     site: PageResponses,
     log: SqlSecurityLog,
+    summaries: ActionSummaries,
     q: str = "",
     kind: str = "",
     since: str = "",
@@ -69,19 +69,22 @@ async def log_page(
     """List admin and security actions, latest first."""
     visitor = await site.visitors.from_request(request)
     filters = LogFilter(q=q, kind=kind, since=since, until=until)
-    found = await log.search(filters.query(cursor))
+    query = filters.query(cursor)
+    found = await log.search(query, summaries.matching(query.q or ""))
     context: dict[str, Any] = {
-        "tabs": operator_tabs("Log"),
         "filters": filters.texts,
         "kinds": KINDS,
         "actions": found.actions,
+        "summaries": summaries.by_action,
         "more": next_page_link(filters.url(PATH), found.pagination),
         "download": filters.url(f"{PATH}.csv"),
     }
-    return site.page(request, visitor, "operator-log.html", section=SECTION, **context)
+    return operator_page(request, site, visitor, "operator-log.html", "Log", **context)
 
 
 @page.get("/operator/log.csv", access=ADMIN, media_type=csv_text.MEDIA_TYPE, limit_first=True)
-async def log_csv(log: SqlSecurityLog, q: str = "", kind: str = "", since: str = "", until: str = "") -> Response[str]:
+async def log_csv(
+    log: SqlSecurityLog, summaries: ActionSummaries, q: str = "", kind: str = "", since: str = "", until: str = ""
+) -> Response[str]:
     """Download the actions that match as CSV."""
-    return log_download(log, LogFilter(q=q, kind=kind, since=since, until=until).query())
+    return log_download(log, LogFilter(q=q, kind=kind, since=since, until=until).query(), summaries)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any, Final, get_args
-from urllib.parse import urlencode
 
 import msgspec
 
@@ -16,7 +15,7 @@ from plaza.shop.model import NEXT_STATES, OperatorOrder, OrderChange, OrderId, O
 from plaza.shop.order_desk import OrderDesk
 from plaza.shop.routes_operator import orders_download
 from plaza.web import forms
-from plaza.web.operator_navigation import confirmation, operator_page
+from plaza.web.operator_navigation import confirmation, filtered_path, operator_page
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.text_html import next_page_link
@@ -52,7 +51,7 @@ async def orders(
     if (id := await _find_number(desk, given)) is not None:
         return Response(status=303, headers=[*visitor.cookie, ("location", f"{PATH}/{id}")])
     found = await desk.page(_query(customer, state, cursor))
-    used = urlencode({name: text for name, text in (("customer", customer), ("state", state)) if text})
+    path = filtered_path(PATH, customer=customer, state=state)
     context: dict[str, Any] = {
         "orders": [] if given else found.orders,
         "empty": "There is no order with this number." if given else "No orders match.",
@@ -60,8 +59,8 @@ async def orders(
         "customer": customer,
         "state": state,
         "states": get_args(OrderState),
-        "download": f"{PATH}.csv?{used}",
-        "more": "" if given else next_page_link(f"{PATH}?{used}", found.pagination),
+        "download": filtered_path(f"{PATH}.csv", customer=customer, state=state),
+        "more": "" if given else next_page_link(path, found.pagination),
     }
     return operator_page(request, site, visitor, "operator-orders.html", TAB, **context)
 
@@ -121,7 +120,6 @@ async def change_order(
 @page.get("/operator/orders/{id}/cancel", access=ADMIN)
 async def confirm_cancellation(request: Request, site: PageResponses, id: OrderId, desk: OrderDesk) -> Response[str]:
     """Show what a cancellation does, before it is done."""
-    visitor = await site.visitors.from_request(request)
     found = await desk.read(id)
     pieces = ", ".join(f"{line.qty} × {line.name}" for line in found.items)
     effects = [f"Back in stock: {pieces}.", "A cancelled order stays cancelled."]
@@ -129,10 +127,9 @@ async def confirm_cancellation(request: Request, site: PageResponses, id: OrderI
         effects.append(f"{found.customer} is notified.")
     if found.paid_at:
         effects.append("It is paid. Plaza does not pay money back: do that yourself.")
-    return confirmation(
+    return await confirmation(
         request,
         site,
-        visitor,
         TAB,
         title=f"Cancel order {id}?",
         effects=effects,

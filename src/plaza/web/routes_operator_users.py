@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from typing import Any, Final, get_args
-from urllib.parse import urlencode
 
 import msgspec
 
@@ -23,7 +22,7 @@ from plaza.desk.notes import UserNotes
 from plaza.social.model import Username
 from plaza.social.users import Users
 from plaza.web import forms
-from plaza.web.operator_navigation import ask_for_suspension, confirmation, operator_page, quoted
+from plaza.web.operator_navigation import ask_for_suspension, confirmation, filtered_path, operator_page, quoted
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.text_html import next_page_link
@@ -70,13 +69,12 @@ async def users(
     fields = {name: value or None for name, value in used.items()} | {"q": used["q"]}
     query = forms.convert_fields({**fields, "limit": ROWS, "cursor": cursor or None}, ListedUsersQuery)
     found = await directory.page(query)
-    path = f"{PATH}?{urlencode({name: value for name, value in used.items() if value})}"
     context: dict[str, Any] = {
         "users": found.users,
         "filters": used,
         "roles": ROLES,
         "states": get_args(ListedState),
-        "more": next_page_link(path, found.pagination, "More users"),
+        "more": next_page_link(filtered_path(PATH, **used), found.pagination, "More users"),
     }
     return operator_page(request, site, visitor, "operator-users.html", TAB, **context)
 
@@ -125,10 +123,9 @@ async def confirm_suspension(
     request: Request, site: PageResponses, username: Username, directory: UserDirectory
 ) -> Response[str]:
     """Show what a suspension does, before it is done."""
-    visitor = await site.visitors.from_request(request)
     await directory.read(username)
     path = _path(username)
-    return ask_for_suspension(request, site, visitor, username, action=f"{path}/suspension", back=path)
+    return await ask_for_suspension(request, site, username, action=f"{path}/suspension", back=path)
 
 
 @page.post("/operator/users/{username}/suspension", access=ADMIN, logged_fields=("on",))
@@ -152,14 +149,12 @@ async def confirm_role(
     if found.role == role:
         return Response(status=303, headers=[*visitor.cookie, ("location", _path(username))])
     own = ["This is your own account: you lose these pages at once."] if username == visitor.name else []
-    return confirmation(
+    return await confirmation(
         request,
         site,
-        visitor,
         TAB,
         title=f"Make {username} {'an admin' if role == 'admin' else f'a {role}'}?",
         effects=[f"The role is {found.role} now.", _RIGHTS[role], "Tokens with the old role are void at once.", *own],
-        action=f"{_path(username)}/role",
         fields={"role": role},
         button="Change the role",
         back=_path(username),
@@ -182,19 +177,16 @@ async def confirm_ending(
     request: Request, site: PageResponses, username: Username, sessions: AccountSessions, id: str = ""
 ) -> Response[str]:
     """Show which sessions of a user would end."""
-    visitor = await site.visitors.from_request(request)
     found = [session for session in await sessions.list_of(username) if id in ("", session.id)]
     if not found:
         raise NotFound("This user has no such session.")
     named = ", ".join(session.device or ("a program" if session.kind == "api" else "a browser") for session in found)
-    return confirmation(
+    return await confirmation(
         request,
         site,
-        visitor,
         TAB,
         title=f"End {'this session' if id else f'all {len(found)} sessions'} of {username}?",
         effects=[f"Signed out at once: {named}.", "The user can sign in again."],
-        action=f"{_path(username)}/sessions",
         fields={"id": id} if id else {},
         button="End the session" if id else "End all sessions",
         back=_path(username),
@@ -246,16 +238,13 @@ async def confirm_note_deletion(
     request: Request, site: PageResponses, username: Username, id: NoteId, notes: UserNotes
 ) -> Response[str]:
     """Show which note would be deleted."""
-    visitor = await site.visitors.from_request(request)
     note = await notes.get(username, id)
-    return confirmation(
+    return await confirmation(
         request,
         site,
-        visitor,
         TAB,
         title="Delete this note?",
         effects=[*quoted(note.text), f"The note about {username} is gone for all operators."],
-        action=f"{_path(username)}/notes/{id}/delete",
         button="Delete the note",
         back=_path(username),
     )

@@ -11,7 +11,7 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page
 from plaza.web import forms
-from plaza.web.operator_navigation import SECTION, confirmation, operator_tabs
+from plaza.web.operator_navigation import confirmation, operator_page
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.text_html import next_page_link
@@ -37,17 +37,9 @@ async def _list_page(
     request: Request, site: PageResponses, webhooks: Webhooks, *, status: int = 200, **context: Any
 ) -> Response[str]:
     visitor = await site.visitors.from_request(request)
-    return site.page(
-        request,
-        visitor,
-        "operator-webhooks.html",
-        section=SECTION,
-        status=status,
-        return_path=PATH,
-        tabs=operator_tabs(TAB),
-        webhooks=await webhooks.list_all(),
-        **{"problem": "", "field": "", "values": EMPTY_FORM, **context},
-    )
+    shown = {"problem": "", "field": "", "values": EMPTY_FORM, "webhooks": await webhooks.list_all(), **context}
+    template = "operator-webhooks.html"
+    return operator_page(request, site, visitor, template, TAB, return_path=PATH, status=status, **shown)
 
 
 @page.post("/operator/webhooks", access=ADMIN, logged_fields=("types",))
@@ -101,18 +93,9 @@ async def _webhook_page(
     context = await _details(webhooks, deliveries, id, cursor)
     webhook = context["webhook"]
     values = {name: getattr(webhook, name) for name in EMPTY_FORM} | {"types": " ".join(webhook.types)}
-    return site.page(
-        request,
-        visitor,
-        "operator-webhook.html",
-        section=SECTION,
-        status=status,
-        return_path=f"{PATH}/{id}",
-        tabs=operator_tabs(TAB),
-        secret=secret,
-        rotated=rotated,
-        **{"problem": "", "field": "", "values": values, **refusal, **context},
-    )
+    shown = {"secret": secret, "rotated": rotated, "problem": "", "field": "", "values": values, **refusal, **context}
+    template = "operator-webhook.html"
+    return operator_page(request, site, visitor, template, TAB, return_path=f"{PATH}/{id}", status=status, **shown)
 
 
 @page.post("/operator/webhooks/{id}", access=ADMIN, logged_fields=("types",))
@@ -169,12 +152,10 @@ def _describe(response: EndpointResponse) -> str:
 @page.get("/operator/webhooks/{id}/disable", access=ADMIN)
 async def confirm_disabling(request: Request, site: PageResponses, webhooks: Webhooks, id: WebhookId) -> Response[str]:
     """Show what disabling does, before it is done."""
-    visitor = await site.visitors.from_request(request)
     webhook = await webhooks.get(id)
-    return confirmation(
+    return await confirmation(
         request,
         site,
-        visitor,
         TAB,
         title="Disable the webhook?",
         effects=[
@@ -221,12 +202,10 @@ async def retry_delivery(
 @page.get("/operator/webhooks/{id}/rotate", access=ADMIN)
 async def confirm_rotation(request: Request, site: PageResponses, webhooks: Webhooks, id: WebhookId) -> Response[str]:
     """Show what another secret means, before it is made."""
-    visitor = await site.visitors.from_request(request)
     webhook = await webhooks.get(id)
-    return confirmation(
+    return await confirmation(
         request,
         site,
-        visitor,
         TAB,
         title="Replace the secret?",
         effects=[
@@ -234,7 +213,6 @@ async def confirm_rotation(request: Request, site: PageResponses, webhooks: Webh
             "For 24 hours they are signed with the present secret too. Then a receiver that does not know the new one "
             "refuses them.",
         ],
-        action=f"{PATH}/{id}/rotate",
         button="Replace the secret",
         back=f"{PATH}/{id}",
     )
@@ -252,19 +230,16 @@ async def rotate_secret(
 @page.get("/operator/webhooks/{id}/remove", access=ADMIN)
 async def confirm_removal(request: Request, site: PageResponses, webhooks: Webhooks, id: WebhookId) -> Response[str]:
     """Show what a removal does, before it is done."""
-    visitor = await site.visitors.from_request(request)
     webhook = await webhooks.get(id)
-    return confirmation(
+    return await confirmation(
         request,
         site,
-        visitor,
         TAB,
         title="Remove the webhook?",
         effects=[
             f"{webhook.url} receives nothing any more. Events that wait for it ({webhook.waiting}) are not sent.",
             "Its secret and its list of deliveries are deleted. This cannot be undone.",
         ],
-        action=f"{PATH}/{id}/remove",
         button="Remove the webhook",
         back=f"{PATH}/{id}",
     )

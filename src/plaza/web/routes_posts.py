@@ -127,14 +127,12 @@ async def confirm_ban(request: Request, site: PageResponses, id: PostId, posts: 
     """Show what a ban does, before it is done."""
     visitor = await site.visitors.from_request(request)
     found = await posts.get(visitor.actor, id)
-    return confirmation(
+    return await confirmation(
         request,
         site,
-        visitor,
         "Reports",
         title=f"Ban the post of {found.username}?",
         effects=[*quoted(found.content), *EFFECTS_OF_BAN],
-        action=f"/app/posts/{id}/ban",
         fields={"on": "1"},
         button="Ban the post",
         back=f"/app/posts/{id}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final, Literal, get_args
 
 import msgspec
@@ -20,11 +21,10 @@ from plaza.social.users import Users
 from plaza.web import forms
 from plaza.web.operator_navigation import (
     EFFECTS_OF_BAN,
-    SECTION,
     ask_for_suspension,
     confirmation,
+    filtered_path,
     operator_page,
-    operator_tabs,
     quoted,
 )
 from plaza.web.page_responses import PageResponses
@@ -56,17 +56,22 @@ class ReportAction(msgspec.Struct):
 
 
 @page.get("/report", access=USER)
-async def report_form(request: Request, site: PageResponses, subject: str = "", id: str = "") -> Response[str]:
-    """Show the form to report something."""
-    visitor = await site.visitors.from_request(request)
-    visitor.require_user()
-    return _form(site, request, visitor, subject, id)
-
-
-def _form(
-    site: PageResponses, request: Request, visitor: Visitor, subject: str, id: str, reason: str = "", problem: str = ""
+async def report_form(
+    request: Request, site: PageResponses, reports: Reports, subject: str = "", id: str = ""
 ) -> Response[str]:
+    """Show the form to report something."""
+    return await _form(site, request, reports, subject, id)
+
+
+async def _form(
+    site: PageResponses, request: Request, reports: Reports, subject: str, id: str, reason: str = "", problem: str = ""
+) -> Response[str]:
+    visitor = await site.visitors.from_request(request)
+    thing = None
+    with suppress(Invalid):  # a wrong link, which the form refuses
+        thing = await reports.find_thing(visitor.require_user(), subject, id)
     context: dict[str, Any] = {"subject": subject[:20], "id": id[:64], "reason": reason, "problem": problem}
+    context["quotes"] = quoted(thing.text) if thing else []
     return site.page(request, visitor, "report.html", status=422 if problem else 200, **context)
 
 
@@ -79,7 +84,7 @@ async def report(request: Request, body: bytes, site: PageResponses, reports: Re
     except (Invalid, Conflict) as error:
         given = forms.parse_form(body)
         subject, id, reason = (given.get(name, "") for name in ("subject", "id", "reason"))
-        return _form(site, request, visitor, subject, id, reason, error.detail)
+        return await _form(site, request, reports, subject, id, reason, error.detail)
     return site.page(request, visitor, "reported.html")
 
 
@@ -91,25 +96,30 @@ async def queue(
     state: str = "open",
     subject: str = "",
     author: str = "",
+    id: str = "",
     cursor: str = "",
 ) -> Response[str]:
-    """List reports with what was reported, its author and earlier reports."""
+    """List reports with what was reported, its author and earlier reports: by state, of an author, or of one thing."""
     visitor = await site.visitors.from_request(request)
     shown = state if state in dict(STATES).values() else "open"
     kind = subject if subject in dict(SUBJECTS).values() else ""
-    filters = {"state": "all" if author else shown, "author": author or None, "subject": kind or None}
-    query = forms.convert_fields({**filters, "limit": ROWS, "cursor": cursor or None}, ReportsQuery)
+    thing = id if kind else ""
+    if author or thing:
+        shown = ""
+    given = {"state": shown or "all", "author": author, "subject": kind, "subject_id": thing, "cursor": cursor}
+    query = forms.convert_fields({name: text for name, text in given.items() if text} | {"limit": ROWS}, ReportsQuery)
     found = await reports.page(query)
-    path = f"{PATH}?author={author}" if author else f"{PATH}?state={shown}"
+    path = filtered_path(PATH, state=shown, subject=kind, author=author, id=thing)
     context: dict[str, Any] = {
-        "tabs": operator_tabs(TAB),
-        "states": _state_tabs("" if author else next(label for label, value in STATES if value == shown)),
-        "subjects": [] if author else [("All", path, not kind), *_subject_links(path, kind)],
+        "states": _state_tabs(next((label for label, value in STATES if value == shown), "")),
+        "subjects": _subject_links(shown, kind) if shown else [],
         "author": author,
+        "thing": thing,
+        "kind": kind,
         "entries": [await _entry(visitor, reports, report) for report in found.items],
-        "more": next_page_link(f"{path}&subject={kind}" if kind else path, found.pagination),
+        "more": next_page_link(path, found.pagination),
     }
-    return site.page(request, visitor, "operator-reports.html", section=SECTION, **context)
+    return operator_page(request, site, visitor, "operator-reports.html", TAB, **context)
 
 
 def _state_tabs(current: str) -> Markup:
@@ -117,8 +127,11 @@ def _state_tabs(current: str) -> Markup:
     return tabs("Reports by state", views, current)
 
 
-def _subject_links(path: str, current: str) -> list[tuple[str, str, bool]]:
-    return [(label, f"{path}&subject={subject}", subject == current) for label, subject in SUBJECTS]
+def _subject_links(state: str, current: str) -> list[tuple[str, str, bool]]:
+    return [
+        (label, filtered_path(PATH, state=state, subject=subject), subject == current)
+        for label, subject in (("All", ""), *SUBJECTS)
+    ]
 
 
 @page.get("/operator/reports/banned-posts", access=ADMIN)
@@ -128,18 +141,17 @@ async def banned_posts(
     """List the banned posts of all users or of one, each with a button to unban it."""
     visitor = await site.visitors.from_request(request)
     found = await feeds.banned(Page(limit=ROWS, cursor=cursor), author)
-    path = f"{BANNED[1]}?author={author}" if author else BANNED[1]
     context: dict[str, Any] = {
         "states": _state_tabs("" if author else BANNED[0]),
         "author": author,
         "posts": [(post, truncate_text(post.content, MAX_TEXT_CHARACTERS)) for post in found.items],
-        "more": next_page_link(path, found.pagination),
+        "more": next_page_link(filtered_path(BANNED[1], author=author or ""), found.pagination),
     }
     return operator_page(request, site, visitor, "operator-banned-posts.html", TAB, **context)
 
 
 async def _entry(visitor: Visitor, reports: Reports, report: Report) -> dict[str, Any]:
-    thing = await reports.find_thing(visitor.require_user(), report)
+    thing = await reports.find_thing(visitor.require_user(), report.subject, report.subject_id)
     text = "" if thing is None else truncate_text(thing.text, MAX_TEXT_CHARACTERS)
     return {"report": report, "thing": thing, "text": text, "removal": reports.removal(report)}
 
@@ -151,22 +163,22 @@ async def confirm_action(
     """Show what a removal or a suspension does, before it is done."""
     visitor = await site.visitors.from_request(request)
     found = await reports.get(id)
-    thing = await reports.find_thing(visitor.require_user(), found)
+    thing = await reports.find_thing(visitor.require_user(), found.subject, found.subject_id)
+    quote = quoted(thing.text if thing else "")
     closes = f"The report is resolved, with your note. Its reason: “{truncate_text(found.reason, MAX_TEXT_CHARACTERS)}”"
     if action == "suspend":
-        path = f"{PATH}/{id}"
-        return ask_for_suspension(request, site, visitor, found.author, action=path, back=PATH, report=closes)
+        path, shown = f"{PATH}/{id}", [*quote, closes]
+        return await ask_for_suspension(request, site, found.author, action=path, back=PATH, report=shown)
     removal, subject = reports.removal(found), found.subject.replace("_", " ")
     if not removal:
         raise NotFound("What was reported cannot be removed.")
     gone = (f"The {subject} is deleted for all users. This cannot be undone.",)
-    return confirmation(
+    return await confirmation(
         request,
         site,
-        visitor,
         TAB,
         title=f"{removal.capitalize()} the {subject} of {found.author}?",
-        effects=[*quoted(thing.text if thing else ""), *(EFFECTS_OF_BAN if removal == "ban" else gone), closes],
+        effects=[*quote, *(EFFECTS_OF_BAN if removal == "ban" else gone), closes],
         action=f"{PATH}/{id}",
         fields={"action": "remove"},
         button=f"{removal.capitalize()} the {subject}",

@@ -118,10 +118,9 @@ async def follow(
 @page.get("/people/{username}/suspend", access=ADMIN)
 async def confirm_suspension(request: Request, site: PageResponses, username: Username, users: Users) -> Response[str]:
     """Show what a suspension does, before it is done."""
-    visitor = await site.visitors.from_request(request)
     await users.get(None, username)
     path = user_path(username)
-    return ask_for_suspension(request, site, visitor, username, action=f"{path}/suspend", back=path)
+    return await ask_for_suspension(request, site, username, action=f"{path}/suspend", back=path)
 
 
 @page.post("/people/{username}/suspend", access=ADMIN, logged_fields=("on",))

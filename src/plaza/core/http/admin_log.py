@@ -16,7 +16,7 @@ def admin_log_entry(request: Request, bound: BoundRoute) -> LogEntry | None:
         return None
     return LogEntry(
         actor.name,
-        f"{bound.route.method} {bound.route.template}",
+        bound.route.action,
         unquote(" ".join(request.path_values)),
         request.address or "",
         request_id=request.request_id,

@@ -20,6 +20,7 @@ signature.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, TypeVar, Unpack
 
@@ -111,6 +112,16 @@ class Route(Struct, frozen=True, kw_only=True, eq=False):
     def safe(self) -> bool:
         """Whether it only reads (RFC 9110, 9.2.1)."""
         return self.method == "GET"
+
+    @property
+    def action(self) -> str:
+        """Its name in the security log."""
+        return f"{self.method} {self.template}"
+
+    @property
+    def summary(self) -> str:
+        """The first line of its handler's docstring."""
+        return (inspect.getdoc(self.handler) or "").partition("\n")[0].strip()
 
     @property
     def is_admin_action(self) -> bool:

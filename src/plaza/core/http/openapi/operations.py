@@ -97,10 +97,10 @@ def response_types(bound: BoundRoute) -> Iterator[Any]:
 def describe_operation(bound: BoundRoute, schemas: Schemas) -> dict[str, Any]:
     """An operation of the OpenAPI document."""
     route = bound.route
-    summary, _, description = (inspect.getdoc(route.handler) or "").partition("\n")
+    description = (inspect.getdoc(route.handler) or "").partition("\n")[2]
     operation: dict[str, Any] = {"operationId": operation_id(route), "tags": [route.tag]}
-    if summary:
-        operation["summary"] = summary.strip()
+    if route.summary:
+        operation["summary"] = route.summary
     if description.strip():
         operation["description"] = description.strip()
     parameters = [*_parameters(bound, schemas), *([_IDEMPOTENCY_KEY] if route.idempotent else [])]
