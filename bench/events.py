@@ -140,7 +140,7 @@ async def consume(url: str) -> None:
             done.set()
 
     watch = StreamWatch(valkey, [stream])
-    consumer = StreamConsumer(functions, events, Consumer("news", "bench", handle), stream, watch, "bench")
+    consumer = StreamConsumer(functions, events, Consumer("news", "bench", handle), [stream], watch, "bench")
     started = time.perf_counter()
     running = asyncio.create_task(consumer.run())
     await done.wait()

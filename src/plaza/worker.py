@@ -134,16 +134,15 @@ class Worker:
 
 
 def _consumer_loops(functions: Functions, consumers: Sequence[Consumer], name: str) -> dict[str, WorkerLoop]:
-    """Return a loop for each consumer and stream, and the watch that wakes them."""
+    """Return a loop for each consumer, and the watch that wakes them."""
     if not consumers:
         return {}
     events = Events(functions)
     watch = StreamWatch(functions.valkey, [s for consumer in consumers for s in all_streams(consumer.stream)])
     loops: dict[str, WorkerLoop] = {"stream watch": watch}
     for consumer in consumers:
-        for stream in all_streams(consumer.stream):
-            loop = StreamConsumer(functions, events, consumer, stream, watch, name)
-            loops[f"{stream.key}/{consumer.group}"] = loop
+        loop = StreamConsumer(functions, events, consumer, all_streams(consumer.stream), watch, name)
+        loops[f"events:{consumer.stream}/{consumer.group}"] = loop
     return loops
 
 

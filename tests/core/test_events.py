@@ -13,7 +13,7 @@ import structlog
 
 from plaza.core import metrics, stream_consumer
 from plaza.core.errors import Unavailable
-from plaza.core.event_streams import EventStream, stream_of
+from plaza.core.event_streams import EventStream, all_streams, stream_of
 from plaza.core.events import EVENTS, Consumer, Event, EventData, Events
 from plaza.core.functions import Functions
 from plaza.core.stream_consumer import StreamConsumer
@@ -66,11 +66,13 @@ def handler() -> RecordingHandler:
 
 
 @contextlib.asynccontextmanager
-async def reading(events: Events, consumer: Consumer, name: str = "one") -> AsyncIterator[asyncio.Task[None]]:
-    functions = events._functions
-    watch = StreamWatch(functions.valkey, [news()])
+async def reading(
+    events: Events, consumer: Consumer, name: str = "one", streams: Sequence[EventStream] = ()
+) -> AsyncIterator[asyncio.Task[None]]:
+    functions, streams = events._functions, streams or [news()]
+    watch = StreamWatch(functions.valkey, streams)
     watching = asyncio.create_task(watch.run())
-    task = asyncio.create_task(StreamConsumer(functions, events, consumer, news(), watch, name).run())
+    task = asyncio.create_task(StreamConsumer(functions, events, consumer, streams, watch, name).run())
     try:
         yield task
     finally:
@@ -122,7 +124,7 @@ async def test_an_event_has_its_fields_and_is_counted(events: Events, handler: R
     async with reading(events, Consumer("news", "g", handler)):
         made = await events.emit("news", OWNER, n=7, who="ana", what="héllo")
         await eventually(lambda: number("plaza_events_handled_total", labels) == before + 1)
-    assert got == [Event("news", made, {"n": "7", "who": "ana", "what": "héllo"}, 1)]
+    assert got == [Event("news", made, {"n": "7", "who": "ana", "what": "héllo"}, 1, news().shard)]
 
 
 async def test_a_batch_handler_gets_events_together_and_a_bad_one_alone(events: Events, redis_client: Any) -> None:
@@ -141,6 +143,35 @@ async def test_a_batch_handler_gets_events_together_and_a_bad_one_alone(events: 
         await eventually(lambda: redis_client.xlen(news().dead_key))
     assert batches == [[0], [1], [2], [3], [4], [6], [7], [8], [9], list(range(10, 20))]
     assert await pending_count(redis_client) == 0
+
+
+async def test_a_batch_has_events_of_all_shards_and_each_keeps_its_place(events: Events, redis_client: Any) -> None:
+    """Ids of entries in different shards can be equal: what happens to one event must not happen to another."""
+    streams = all_streams("news")
+    batches: list[list[int]] = []
+
+    async def handle(batch: Sequence[Event]) -> None:
+        numbers = [int(event.fields["n"]) for event in batch]
+        if 5 in numbers:
+            raise ValueError("five")
+        batches.append(numbers)
+
+    for n in range(40):
+        stream = streams[n % len(streams)]
+        await redis_client.xadd(stream.key, {"n": n}, id=f"1-{1 + n // len(streams)}")
+    async with reading(events, Consumer("news", "g", handle_batch=handle, max_tries=1), streams=streams):
+        await eventually(lambda: sum(map(len, batches)) == 39)
+        dead = await eventually(lambda: redis_client.xrange(streams[5 % len(streams)].dead_key))
+        assert [fields["n"] for _, fields in dead] == ["5"]
+        for first in (40, 80):
+            for n in range(first, first + 40):
+                await redis_client.xadd(streams[n % len(streams)].key, {"n": n})
+            await eventually(lambda: sum(map(len, batches)) == first + 39)  # noqa: B023
+    assert sorted(n for batch in batches for n in batch) == [n for n in range(120) if n != 5]
+    for stream in streams:
+        assert (await redis_client.xpending(stream.key, "g"))["pending"] == 0
+        in_shard = [n for batch in batches for n in batch if streams[n % len(streams)] == stream]
+        assert in_shard == sorted(in_shard)
 
 
 async def test_a_consumer_of_some_types_acknowledges_the_others(events: Events, redis_client: Any) -> None:

@@ -33,7 +33,6 @@ from msgspec import Struct
 from plaza.core import keys as core
 from plaza.core.event_streams import EventStream, all_streams, stream_of
 from plaza.core.functions import Functions, Library
-from plaza.core.sequences import pairs_to_dict
 from plaza.core.valkey import Arg, ReplyError
 
 EVENTS = Library.read("events", core.CATALOGUE, "plaza.core", "events")
@@ -58,6 +57,7 @@ class Event(Struct, frozen=True):
     entry_id: str  # in the stream
     fields: dict[str, str]
     tries: int = 1  # deliveries so far, including this one
+    shard: int | None = None  # of the stream, on a cluster
 
     @property
     def id(self) -> str:
@@ -200,8 +200,3 @@ class Events:
         """Add a dead event to its stream again. Returns its new entry id, or None if there is no such event."""
         new: str | None = await self._functions.run("events_revive", [stream.key, stream.dead_key], dead_id)
         return new
-
-
-def event_from_entry(stream: str, entry: list[Any]) -> Event:
-    """Return the event of `[id, tries, [field, value, …]]`, as the Lua functions reply."""
-    return Event(stream, entry[0], pairs_to_dict(entry[2]), int(entry[1]))

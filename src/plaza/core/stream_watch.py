@@ -1,12 +1,12 @@
-"""Tells the consumers of a process when a stream has new entries.
+"""Tells the consumers of a process which streams have new entries.
 
 One blocking read watches all streams on one server; on a cluster one for each shard, since a command's keys must be in
 one slot. However many consumer groups a process has, it needs no more connections. A consumer that waits reads
 nothing meanwhile:
 
-    seen = watch.version(stream)
-    if not await read_new(stream):
-        await watch.wait(stream, seen, seconds)
+    news = watch.follow(streams)
+    for stream in await news.wait(seconds):
+        await read_new(stream)
 """
 
 from __future__ import annotations
@@ -23,31 +23,61 @@ from plaza.core.valkey.slots import key_slot
 # How long one read blocks. An idle process costs one read per shard in this time.
 BLOCK_SECONDS = 5.0
 
-# Between two reads of a busy stream, so that watching it costs little. Its consumers are busy or pause then.
-PAUSE_SECONDS = 0.05
+# Between two reads of a busy stream, so that a batch has what came meanwhile, and costs little more than one event.
+# The first event after a while is told at once. On a cluster the events of a domain are in 16 streams, so each has few.
+PAUSE_SECONDS = 0.1
+CLUSTER_PAUSE_SECONDS = 0.25
+
+
+def pause_seconds(valkey: Valkey) -> float:
+    """Return the shortest time between two reads of the same streams."""
+    return CLUSTER_PAUSE_SECONDS if valkey.clustered else PAUSE_SECONDS
+
+
+class StreamNews:
+    """The streams that a consumer follows, and which of them may have entries that it has not read."""
+
+    def __init__(self, streams: Iterable[EventStream]) -> None:
+        self._streams = {stream.key: stream for stream in streams}
+        self._unread = set(self._streams)
+        self._told = asyncio.Event()
+        self._told.set()
+
+    async def wait(self, seconds: float) -> list[EventStream]:
+        """Return the streams with new entries since the last call. If there are none, wait for them so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._told.wait()
+        self._told.clear()
+        unread, self._unread = self._unread, set()
+        return [self._streams[key] for key in sorted(unread)]
+
+    def tell(self, keys: Iterable[str]) -> None:
+        """Note that streams may have new entries."""
+        if found := self._streams.keys() & keys:
+            self._unread |= found
+            self._told.set()
+
+    def tell_all(self) -> None:
+        self.tell(self._streams)
 
 
 class StreamWatch:
-    """Watches streams. `version` of a stream changes when it has new entries."""
+    """Watches streams, and tells those who follow them."""
 
     def __init__(self, valkey: Valkey, streams: Iterable[EventStream]) -> None:
         self.busy = False
         self.stopping = False
         self._valkey = valkey
         self._keys = sorted({stream.key for stream in streams})
-        self._versions = dict.fromkeys(self._keys, 0)
-        self._changed = {key: asyncio.Event() for key in self._keys}
+        self._pause = pause_seconds(valkey)
+        self._followers: list[StreamNews] = []
 
-    def version(self, key: str) -> int:
-        """Return a number that changes when the stream has new entries."""
-        return self._versions[key]
-
-    async def wait(self, key: str, version: int, seconds: float) -> None:
-        """Wait until the stream has entries that are newer than the version, at most so long."""
-        if self._versions[key] == version:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._changed[key].wait()
+    def follow(self, streams: Iterable[EventStream]) -> StreamNews:
+        """Return what will know which of these streams have new entries. At first, all of them may have some."""
+        news = StreamNews(streams)
+        self._followers.append(news)
+        return news
 
     def stop(self) -> None:
         self.stopping = True
@@ -71,16 +101,16 @@ class StreamWatch:
             await self._announce(last, keys)
             while not self.stopping:
                 await self._announce(last, await _wait_for_entries(connection, last))
-                await asyncio.sleep(PAUSE_SECONDS)
+                await asyncio.sleep(self._pause)
 
     async def _announce(self, last: dict[str, str], keys: Sequence[str]) -> None:
         """Note the newest entry of streams, then tell their consumers, who find at least that one."""
         newest = await self._valkey.batch([("XREVRANGE", key, "+", "-", "COUNT", 1) for key in keys])
-        for key, entries in zip(keys, newest, strict=True):
-            last[key] = entries[0][0] if entries else "0-0"
-            self._versions[key] += 1
-            self._changed[key].set()
-            self._changed[key] = asyncio.Event()
+        found = {key: entries[0][0] if entries else "0-0" for key, entries in zip(keys, newest, strict=True)}
+        changed = [key for key in keys if found[key] != last[key]]
+        last.update(found)
+        for news in self._followers:
+            news.tell(changed)
 
 
 async def _wait_for_entries(connection: BlockingConnection, last: dict[str, str]) -> list[str]:
