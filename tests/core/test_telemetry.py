@@ -68,6 +68,13 @@ def test_log_lines_of_libraries_have_the_same_format(lines: io.StringIO) -> None
     assert record["level"] == "error"
 
 
+def test_a_library_logs_no_cancellation(lines: io.StringIO) -> None:
+    for error in (asyncio.CancelledError(), ValueError()):
+        logging.getLogger("some.library").error("closing", exc_info=error)
+    (record,) = records(lines)
+    assert "ValueError" in record["exception"]
+
+
 @pytest.mark.usefixtures("lines")
 def test_a_replaced_and_closed_stderr_breaks_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = io.StringIO(), io.StringIO()

@@ -59,6 +59,21 @@ async def test_each_event_counts_once_in_its_day(growth: Growth, clock: ManualCl
 
 
 @in_pairs
+async def test_a_smaller_count_of_active_users_replaces_no_larger_one(
+    growth: Growth, clock: ManualClock, redis_client: Any
+) -> None:
+    for post, author in enumerate(("ana", "ben")):
+        await emit(redis_client, clock.now_ms(), "post.created", author=author, post=str(post))
+    await growth.count_new()
+    (today,) = (await growth.figures(1)).days
+    await redis_client.delete(ACTIVE_USERS(today.day))
+    await emit(redis_client, clock.now_ms(), "post.created", author="ana", post="2")
+    await growth.count_new()
+    (later,) = (await growth.figures(1)).days
+    assert (later.active, later.posts) == (today.active, 3) == (2, 3)
+
+
+@in_pairs
 async def test_odd_events_of_other_services_are_survived(growth: Growth, clock: ManualClock, redis_client: Any) -> None:
     key = stream_of("social", "1").key
     for fields in (

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, Final, get_args
 
 import msgspec
-from sqlalchemy import select, update
+from sqlalchemy import case, select, update
 
 from plaza.core.async_engine import AsyncConnection
 from plaza.core.clock import Clock
@@ -122,13 +122,15 @@ class Growth:
         counted = [
             (day, COUNTED[event.type]) for event in events if _is_counted(event) and (day := _day(event)) is not None
         ]
+        total = DESK_DAYS.c.total
         async with self._sql.begin() as tx:
             if not await self._move(tx, stream, before, events[-1].entry_id):
                 return False
             for (day, metric), count in sorted(Counter(counted).items()):
-                await self._upsert(tx, day, metric, count, DESK_DAYS.c.total + count)
+                await self._upsert(tx, day, metric, count, total + count)
             for day, count in sorted(active.items()):
-                await self._upsert(tx, day, "active", count, count)
+                # Another run may have counted later, and stored its count first.
+                await self._upsert(tx, day, "active", count, case((total < count, count), else_=total))
         return True
 
     async def _upsert(self, tx: AsyncConnection, day: str, metric: Metric, first: int, later: Any) -> None:

@@ -127,8 +127,12 @@ class EventStreamSender:
         silent = [stream for stream in self._open if stream.sent_at <= before]
         for i, stream in enumerate(silent):
             # A task of its own: a client that does not read must not hold up the others.
-            task = asyncio.create_task(stream.keep_alive())
+            task = asyncio.create_task(self._comment(stream))
             self._comments.add(task)
             task.add_done_callback(self._comments.discard)
             if i % KEPT_ALIVE_AT_ONCE == 0:
                 await asyncio.sleep(0)
+
+    async def _comment(self, stream: OpenEventStream) -> None:
+        if stream in self._open:  # after its end, the comment would be the beginning of the next response
+            await stream.keep_alive()

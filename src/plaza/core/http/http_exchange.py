@@ -203,6 +203,8 @@ class HttpExchange(ReceivedExchange):
             self._complete()
 
     def _write(self, chunk: bytes) -> None:
+        if self.is_complete:
+            raise RuntimeError("The response is complete.")  # the client would take it for the next one
         if not chunk or self.method == "HEAD":
             return
         if self._left is not None:
