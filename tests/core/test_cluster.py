@@ -194,6 +194,46 @@ async def test_a_moved_slot_is_followed_and_remembered(moving: Valkey, changing:
     assert answers == ["v", *KEYS[1:]]
 
 
+@pytest.fixture
+async def boxes_on_one_node(moving: Valkey) -> AsyncIterator[tuple[Functions, list[str]]]:
+    """Owners whose queries and updates go to their node in one call."""
+    use_layout(Layout.BRACES)
+    functions = Functions(moving, [ledger.LIBRARY])
+    await functions.load()
+    items = [ledger.BOX_ITEMS(f"b{n}") for n in range(30)]
+    items = [items[i] for i in max(moving.by_node(items), key=len)]
+    await moving.batch([("HSET", key, "nut", n) for n, key in enumerate(items)])
+    yield functions, items
+    use_layout(Layout.PLAIN)
+
+
+@pytest.mark.parametrize("finished", [True, False])
+async def test_queries_of_many_owners_reach_one_whose_slot_moves(
+    boxes_on_one_node: tuple[Functions, list[str]], changing: Cluster, finished: bool
+) -> None:
+    functions, items = boxes_on_one_node
+    with Moved(changing, items[-1]) as move:
+        move.some(items[-1])  # the source still serves the slot, without this key
+        if finished:
+            move.all()
+        totals = await functions.query_each("ledger_total", [[key] for key in items])
+    assert totals == [str(n) for n in range(len(items))]
+
+
+@pytest.mark.parametrize("finished", [True, False])
+async def test_updates_of_many_keys_reach_one_whose_slot_moves(
+    boxes_on_one_node: tuple[Functions, list[str]], moving: Valkey, changing: Cluster, finished: bool
+) -> None:
+    functions, items = boxes_on_one_node
+    deadline, updates = str(time.time_ns() // 10**6 + 60_000), [["HSET", key, "bolt", "1"] for key in items]
+    with Moved(changing, items[-1]) as move:
+        move.some(items[-1])
+        if finished:
+            move.all()
+        await functions.outbox._apply_on_node("ledger", deadline, updates)
+    assert await moving.batch([("HGET", key, "bolt") for key in items]) == ["1"] * len(items)
+
+
 async def test_multi_and_raw_follow_a_moved_slot(moving: Valkey, changing: Cluster) -> None:
     await moving.call("SET", "k0", "v")
     with Moved(changing, "k0") as move:

@@ -234,7 +234,7 @@ async def test_projections_that_return_to_their_owner_end(valkey: Valkey, redis_
 async def test_a_late_update_is_rejected(valkey: Valkey, redis_client: Any) -> None:
     functions = await functions_stopped_by(valkey, no_stop)
     with pytest.raises(UpdateTooLate):
-        await functions._run("ledger_apply", [BOXES_TOP()], ["1000", "ZADD", "5", "b1"])
+        await functions._run("ledger_apply", [BOXES_TOP()], ["1000", "4", "ZADD", BOXES_TOP(), "5", "b1"])
     with pytest.raises(UpdateTooLate):
         await functions.outbox.run("ledger_set_total", [SHELF_BOXES("s1")], ["s1", "b1", 5], deadline="1000")
     assert redis_client.exists(BOXES_TOP()) == redis_client.exists(SHELF_BOXES("s1")) == 0

@@ -25,15 +25,18 @@ from plaza.core.event_streams import SHARDS
 from plaza.core.keyspace import Catalogue, Layout, join_catalogues
 from plaza.core.outbox import Outbox
 from plaza.core.outbox_recovery import OutboxRecovery
+from plaza.core.sequences import chunks
 from plaza.core.valkey import Arg, ReplyError, Valkey
-from plaza.core.valkey.calls import error_reply, with_command
-from plaza.core.valkey.connection import pack
+from plaza.core.valkey.calls import error_reply
 
 # Raise it in a commit that changes the meaning of an existing key.
 GENERATION = 2
 
 # A caller applies its updates within milliseconds. After this time it is stalled, and nodes reject its updates.
 PROJECTION_MS = 5_000
+
+# Owners that one call queries: short enough for others who wait for Valkey.
+OWNERS_PER_CALL = 50
 
 _PROJECTION = re.compile(r"^projection\('(\w+)'", re.MULTILINE)
 PRELUDE = "".join((files("plaza.core") / f"{name}.lua").read_text() for name in ("prelude", "emission", "outbox"))
@@ -209,17 +212,25 @@ class Functions:
         return ("FCALL", self._versioned(function), len(keys), *keys, *args)
 
     async def query_each(self, query: str, keys_of_each: Sequence[Sequence[str]], *args: Arg) -> list[Any]:
-        """Run the same query for many owners, given the keys of each. One round trip, also on a cluster."""
-        commands = [self.query_command(query, keys, *args) for keys in keys_of_each]
-        replies = await self.valkey.batch(commands, return_errors=True)
-        for i, reply in enumerate(replies):
-            if isinstance(reply, ReplyError) and is_function_missing(reply):
-                replies[i] = await self.query(query, keys_of_each[i], *args)
-            elif isinstance(reply, ReplyError):
-                with_command(pack(commands[i]), reply)
-                raise _as_plaza_error(reply)
-            elif isinstance(reply, Exception):
-                raise reply
+        """Run the same query for many owners, given the keys of each. One round trip, with a call for each node.
+
+        A call that fails is repeated for each owner: the node lacks the library, or the slot of one of them has moved.
+        """
+        nodes = self.valkey.by_node([keys[0] for keys in keys_of_each])
+        groups = [group for indexes in nodes for group in chunks(indexes, OWNERS_PER_CALL)]
+        library, _, name = query.partition("_")
+        calls = []
+        for first, *others in groups:
+            rest = (key for i in others for key in keys_of_each[i])
+            calls.append(self.query_command(f"{library}_each", keys_of_each[first], name, len(args), *args, *rest))
+        replies: list[Any] = [None] * len(keys_of_each)
+        for group, found in zip(groups, await self.valkey.batch(calls, return_errors=True), strict=True):
+            if isinstance(found, ReplyError):
+                found = await asyncio.gather(*(self.query(query, keys_of_each[i], *args) for i in group))
+            elif isinstance(found, Exception):
+                raise found
+            for i, reply in zip(group, found, strict=True):
+                replies[i] = reply
         return replies
 
     async def _run(

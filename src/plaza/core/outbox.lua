@@ -116,10 +116,17 @@ local function recover(keys, args)
   if redis.call('EXISTS', pending) == 0 then redis.call('SREM', slot, pending) end
 end
 
--- apply: applies one update before its deadline.   KEYS key   ARGV deadline, command, arguments after the key
+-- apply: applies updates before their deadline. They are on one node, in any slots.
+-- KEYS key of the first   ARGV deadline, then of each update: number of words, command, key, argument, …
+-- If the slot of a key has moved, the call fails on the way. The caller repeats it update by update.
 local function apply(keys, args)
   refuse_late(args[1])
-  return redis.call(args[2], keys[1], unpack(args, 3))
+  local at = 2
+  while at < #args do
+    local last = at + tonumber(args[at])
+    redis.call(unpack(args, at + 1, last))
+    at = last + 1
+  end
 end
 
 local function register(name, callback, flags)
@@ -130,7 +137,22 @@ local function register(name, callback, flags)
   })
 end
 
+local queries_by_name, has_queries = {}, false
+
+-- each: runs a query for several owners whose keys are on one node, in any slots.
+-- KEYS of the first owner   ARGV query, how many arguments, argument, …, then the keys of the other owners
+-- Reply the query's for each. If the slot of an owner has moved, the call fails.
+local function each(keys, args)
+  local callback, replies, last = queries_by_name[args[1]], {}, 2 + tonumber(args[2])
+  local function add(of_owner) replies[#replies + 1] = run_query(callback, of_owner, {unpack(args, 3, last)}) or false end
+  add(keys)
+  for i = last + 1, #args, #keys do add({unpack(args, i, i + #keys - 1)}) end
+  return replies
+end
+
 local function query(name, callback)
+  if not has_queries then register('each', each, {'no-writes', 'allow-cross-slot-keys'}) end
+  has_queries, queries_by_name[name] = true, callback
   register(name, function(keys, args) return run_query(callback, keys, args) end, {'no-writes'})
 end
 
@@ -170,7 +192,7 @@ end
 if CLUSTERED then
   register('settle', settle)
   register('recover', recover)
-  register('apply', apply)
+  register('apply', apply, {'allow-cross-slot-keys'})
   register('publish_events', publish_events)
   register('unqueue_events', unqueue_events)
   register('queued_events', queued_events, {'no-writes'})

@@ -4,8 +4,8 @@ A command changes its owner's source data, writes an outbox entry beside it in t
 projection updates (`outbox.lua` computes them). The caller applies the updates and settles the entry:
 
     1  command         source data and outbox entry, on the owner's node
-    2  apply           each update on its own node, in parallel; commands of other owners start here too, and events
-                       are published
+    2  apply           the updates of each node in one call, in parallel; commands of other owners start here too, and
+                       events are published
     3  settle          removes the entry, or returns updates that must be computed again
 
 If the caller dies, the entry stays, and a worker recovers it (`outbox_recovery.py`). A node rejects an update that
@@ -31,7 +31,7 @@ from msgspec import Struct
 from plaza.core import keys as core
 from plaza.core.errors import Conflict, Unavailable
 from plaza.core.event_publisher import EventPublisher, Publication
-from plaza.core.valkey import Arg, Valkey
+from plaza.core.valkey import Arg, ReplyError, Valkey
 from plaza.core.valkey.slots import SLOTS, hash_tag, key_slot
 
 # How long a caller retries when a node is overloaded. Shorter than ABANDONED_MS of the recovery, which then takes over.
@@ -71,6 +71,10 @@ class PendingUpdates(Struct, frozen=True):
     @classmethod
     def from_reply(cls, reply: list[Any]) -> PendingUpdates:
         return cls(reply[0], reply[1], reply[2:])
+
+    def named(self, name: str) -> list[list[str]]:
+        """Return the commands of one name."""
+        return [command for command in self.commands if command[0] == name]
 
 
 class Outbox:
@@ -148,30 +152,37 @@ class Outbox:
 
     async def _apply(self, library: str, updates: PendingUpdates) -> tuple[list[asyncio.Task[None]], list[str]]:
         """Apply all updates. Returns the tasks that settle performed commands, and which events are published."""
-        calls: list[Awaitable[Any]] = []
-        for command in updates.commands:
-            if command[0] == "PERFORM":
-                calls.append(self._start(*_parse_perform(library, command), updates.deadline))
-            elif command[0] == "PUBLISH":
-                calls.append(self._publisher.publish(Publication.from_command(library, command, updates.deadline)))
-            else:
-                name, key, *rest = command
-                calls.append(self._run_with_retries(f"{library}_apply", [key], [updates.deadline, name, *rest]))
+        deadline = updates.deadline
+        performed = [self._start(*_parse_perform(library, each), deadline) for each in updates.named("PERFORM")]
+        events = [Publication.from_command(library, each, deadline) for each in updates.named("PUBLISH")]
+        own = [each for each in updates.commands if each[0] not in ("PERFORM", "PUBLISH")]
+        nodes = self._valkey.by_node([key for _, key, *_ in own])
         # Wait for all before settling: one still in progress could overwrite a newer update.
-        results: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
+        results: list[Any] = await asyncio.gather(
+            *performed,
+            *map(self._publisher.publish, events),
+            *(self._apply_on_node(library, deadline, [own[i] for i in indexes]) for indexes in nodes),
+            return_exceptions=True,
+        )
         failed = [result for result in results if isinstance(result, BaseException)]
         for error in failed:
             if not isinstance(error, UpdateTooLate) and not await _is_connection_dead(error):
                 raise error
         if failed:
             raise UpdateTooLate
-        started, published = [], []
-        for command, result in zip(updates.commands, results, strict=True):
-            if command[0] == "PERFORM" and result[1] is not None:
-                started.append(result[1])
-            elif command[0] == "PUBLISH":
-                published = result
-        return started, published
+        started = [settling for _, settling in results[: len(performed)] if settling is not None]
+        return started, results[len(performed)] if events else []
+
+    async def _apply_on_node(self, library: str, deadline: str, updates: list[list[str]]) -> None:
+        """Apply updates whose keys are on one node. If a slot has moved since, apply each by itself."""
+        words = [word for update in updates for word in (str(len(update)), *update)]
+        try:
+            await self._run_with_retries(f"{library}_apply", [updates[0][1]], [deadline, *words])
+        except ReplyError as error:
+            if len(updates) == 1 or "non local key" not in error.message:
+                raise
+            for update in updates:
+                await self._apply_on_node(library, deadline, [update])
 
     async def _settle_once(self, entry: OutboxEntry, op: str, late: int, published: Sequence[str] = ()) -> Any:
         """Call `settle`. If its reply is lost with the connection, call it again so that all updates are recomputed."""

@@ -10,6 +10,7 @@ from asyncio import Future
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -118,6 +119,10 @@ class ConnectionOptions(Struct, frozen=True):
     max_queued: int = 65_536  # calls not written yet
     backoff: float = 0.05  # between attempts to connect, doubled each time
     max_backoff: float = 2.0
+
+    def until(self, timeout: float | None) -> float:
+        """Return when a call with this timeout expires, in monotonic seconds."""
+        return monotonic() + (self.timeout if timeout is None else timeout)
 
 
 class RequestUsage(Struct):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -159,6 +159,10 @@ class Valkey(AsyncResource):
     def slots_on(self, node: Valkey) -> Iterable[int]:
         """Yield the slots that a primary serves; all there are without a cluster."""
         return range(SLOTS)
+
+    def by_node(self, keys: Sequence[str]) -> Collection[list[int]]:
+        """Return the indexes of keys, those on one node together. A slot may have moved since."""
+        return [list(range(len(keys)))]
 
     @abstractmethod
     def primaries(self) -> Sequence[Valkey]:

@@ -8,7 +8,7 @@ broken connection may have run, so it is never sent again. Callers see none of t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context
 from time import monotonic
@@ -79,10 +79,8 @@ class ClusterValkey(Valkey):
         packed = [pack(tuple(command)) for command in commands]
         if not packed:
             return resolved_future([])
-        nodes: dict[StandaloneValkey, list[int]] = {}
-        for i, command in enumerate(commands):
-            nodes.setdefault(self.topology.home(first_key(command)), []).append(i)
-        batch = ClusterBatch(self, packed, len(nodes), self.until(timeout), return_errors)
+        nodes = self.topology.by_node(map(first_key, commands))
+        batch = ClusterBatch(self, packed, len(nodes), self.options.until(timeout), return_errors)
         usage = REQUEST_USAGE.get()
         for node, indexes in nodes.items():
             part = [commands[i] for i in indexes], [packed[i] for i in indexes]
@@ -105,7 +103,7 @@ class ClusterValkey(Valkey):
             return resolved_future([])
         slot = common_slot(commands)
         node = self.topology.any_node() if slot is None else self.topology.node_of_slot(slot)
-        connection, until = node.connection(raw), self.until(timeout)
+        connection, until = node.connection(raw), self.options.until(timeout)
         finish = exec_replies if return_errors else exec_replies_or_error
         send = resend(b"".join((MULTI, *packed, EXEC)), len(packed) + 2, finish, until)
         return self.start(self.redirects.follow(send(connection, False), connection, until, send))
@@ -114,7 +112,7 @@ class ClusterValkey(Valkey):
         self, *command: Arg, store: Callable[[Any], Any] | None = None, timeout: float | None = None
     ) -> asyncio.Future[Any]:
         check_allowed(command)
-        key, packed, until = first_key(command), pack(command), self.until(timeout)
+        key, packed, until = first_key(command), pack(command), self.options.until(timeout)
 
         def store_and_invalidate(replies: list[Any]) -> Any:
             # ASKING and CACHING each apply to the next command only, so a key of a migrating slot cannot be tracked:
@@ -147,6 +145,9 @@ class ClusterValkey(Valkey):
     def slots_on(self, node: Valkey) -> Iterable[int]:
         return self.topology.slots_on(node)
 
+    def by_node(self, keys: Sequence[str]) -> Collection[list[int]]:
+        return self.topology.by_node(keys).values()
+
     def primaries(self) -> list[StandaloneValkey]:
         return list(self.topology.primaries)
 
@@ -155,10 +156,6 @@ class ClusterValkey(Valkey):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.topology.close()
-
-    def until(self, timeout: float | None) -> float:
-        """Return when a call with this timeout expires, in monotonic seconds."""
-        return monotonic() + (self.options.timeout if timeout is None else timeout)
 
     def start(self, work: Coroutine[Any, Any, Any], context: Context | None = None) -> asyncio.Task[Any]:
         """Run a coroutine in a task that ends with the cluster."""

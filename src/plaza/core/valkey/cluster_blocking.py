@@ -28,7 +28,7 @@ class ClusterBlocking:
             return self._connection_to(connection.address).call(*command, timeout=timeout)
 
         connection = self._cluster.topology.home(first_key(command)).connection(False)
-        until = self._cluster.until(timeout)
+        until = self._cluster.options.until(timeout)
         return await self._cluster.redirects.follow(send(connection, False), connection, until, send)
 
     def _connection_to(self, address: Address) -> DedicatedConnection:

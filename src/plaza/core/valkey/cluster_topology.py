@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextvars import Context
 from typing import Any
 
@@ -52,6 +52,13 @@ class ClusterTopology:
     def home(self, key: Arg | None) -> StandaloneValkey:
         """Return the node of a key; any node for None."""
         return self.any_node() if key is None else self.node_of_slot(key_slot(key))
+
+    def by_node(self, keys: Iterable[Arg | None]) -> dict[StandaloneValkey, list[int]]:
+        """Return the indexes of keys by their nodes."""
+        nodes: dict[StandaloneValkey, list[int]] = {}
+        for i, key in enumerate(keys):
+            nodes.setdefault(self.home(key), []).append(i)
+        return nodes
 
     def node_of_slot(self, slot: int) -> StandaloneValkey:
         # A node that does not serve the slot replies with the right node, or that no node serves it.
