@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -52,15 +53,18 @@ class PageClient(httpx.AsyncClient):
     def __init__(self, url: str) -> None:
         super().__init__(base_url=url, headers={"accept": "text/html"}, timeout=TIME_LIMIT_SECONDS, verify=False)
 
-    async def hidden_fields(self, page: str) -> dict[str, str]:
-        """The hidden fields of the forms on a page."""
+    async def hidden_fields(self, page: str, action: str = "") -> dict[str, str]:
+        """The hidden fields of the forms on a page; only of one form if the page has one that is sent to `action`."""
         text = (await self.get(page)).text
+        text = text.partition(f'method="post" action="{action}"')[2].partition("</form>")[0] or text
         found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', text)
-        return dict(reversed(found))  # the first form wins over the last, which all buttons share
+        return {
+            name: unescape(value) for name, value in reversed(found)
+        }  # the first form wins over the last, which all buttons share
 
     async def submit(self, path: str, *, page: str = "/app", **fields: str) -> httpx.Response:
         """Submit a form of a page with its hidden fields."""
-        return await self.post(path, data={**await self.hidden_fields(page), **fields})
+        return await self.post(path, data={**await self.hidden_fields(page, path), **fields})
 
     async def sign_up(self, name: str) -> httpx.Response:
         response = await self.submit("/app/sign-up", page="/app/sign-up", username=name, password="correct horse")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import pytest
 
@@ -10,6 +11,7 @@ from plaza.accounts.model import LogQuery
 from plaza.accounts.security_log import SqlSecurityLog
 from plaza.app import Plaza
 from plaza.core.auth import API
+from plaza.shop import item_desk
 from plaza.shop.item_desk import ItemDesk
 from plaza.shop.model import OrderChange
 from plaza.shop.order_desk import OrderDesk
@@ -69,10 +71,45 @@ async def test_an_operator_creates_edits_and_withdraws_an_item(plaza: Plaza, adm
     assert ("POST /app/operator/items/{id}", "withdrawn=true") in await logged(plaza)
 
 
-async def test_an_operator_finds_an_item_by_name_or_number(admin: PageClient) -> None:
+async def test_operators_who_edit_one_item_do_not_overwrite_each_other(plaza: Plaza, admin: PageClient) -> None:
+    item = await create_item(admin, name="Lamp", description="Warm.\n\nLight <b>.", price="2.50")
+    id, desk = int(item.rpartition("/")[2]), plaza.get(ItemDesk)
+    shown = {"name": "Lamp", "description": "Warm.\r\n\r\nLight <b>.", "price": "2.50"}
+    opened = {**await admin.hidden_fields(item, item), **shown}
+
+    for _ in range(2):  # the same form twice
+        assert (await admin.post(item, data={**opened, "price": "3"})).status_code == 303
+    renamed = await admin.post(item, data={**opened, "name": "Old lamp"})
+    assert renamed.status_code == 303, "what another operator has not touched"
+    found = await desk.read(id)
+    assert (found.name, found.description, found.price) == ("Old lamp", "Warm.\n\nLight <b>.", "3.00")
+
+    refused = await admin.post(item, data={**opened, "price": "4.20", "description": "Cold."})
+    assert refused.status_code == 409
+    parts = ('value="4.20"', "Cold.</textarea>", "Another operator saved: <bdi>3.00</bdi>", 'value="Old lamp"')
+    for part in (*parts, "Changed since you loaded the item: price."):
+        assert part in refused.text, part
+    assert await desk.read(id) == found, "all or nothing"
+    seen = dict(re.findall(r'name="(seen_\w+)" value="([^"]*)"', refused.text))
+    again = {**opened, **{name: unescape(text) for name, text in seen.items()}, "name": "Old lamp", "price": "4.20"}
+    assert (await admin.post(item, data=again)).status_code == 303
+    assert (await desk.read(id)).price == "4.20"
+
+
+async def test_an_operator_finds_an_item_by_name_or_number(admin: PageClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(item_desk, "BATCH", 1)
     lamp, cup = await create_item(admin, name="Blue lamp"), await create_item(admin, name="Cup, 100%")
+    sofa = await create_item(admin, name="ÉTÉ")
     await admin.submit(cup, page=f"{cup}/withdraw")
-    for text, found in (("LAMP", [lamp]), (" cup", [cup]), ("%", [cup]), ("_", []), ("u", [cup, lamp])):
+    for text, found in (
+        ("LAMP", [lamp]),
+        (" cup", [cup]),
+        ("%", [cup]),
+        ("_", []),
+        ("u", [cup, lamp]),
+        ("ete", [sofa]),
+        ("été", [sofa]),
+    ):
         page = (await admin.get(ITEMS, params={"q": text})).text
         assert re.findall(rf'href="({ITEMS}/\d+)"', page) == found, text
         assert ("No items match." in page) is (not found), text
@@ -85,13 +122,15 @@ async def test_an_operator_finds_an_item_by_name_or_number(admin: PageClient) ->
 
 async def test_a_stock_form_sent_twice_counts_once(plaza: Plaza, admin: PageClient) -> None:
     item = await create_item(admin)
-    form = {**await admin.hidden_fields(item), "delta": "4"}
+    form = {**await admin.hidden_fields(item, f"{item}/stock"), "delta": "4"}
     for _ in range(2):
         assert (await admin.post(f"{item}/stock", data=form)).status_code == 303
     assert (await plaza.get(ItemDesk).read(1)).qty == 9
     refused = await admin.submit(f"{item}/stock", page=item, delta="-10")
     assert (refused.status_code, "below 0" in refused.text) == (409, True)
-    assert "+4" in (await admin.get(item)).text
+    refused = await admin.submit(f"{item}/stock", page=item, delta="0")
+    assert (refused.status_code, "at least one piece" in refused.text) == (422, True)
+    assert re.findall(r'class="n">([+-]\d+),', (await admin.get(item)).text) == ["+4"]
 
 
 async def test_pictures_of_an_item_are_added_ordered_and_removed(plaza: Plaza, admin: PageClient) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy.dialects import sqlite
 
 from plaza.core.search_source import SearchDocument
 from plaza.core.sql import Sql
+from plaza.core.text_folding import fold
 from plaza.search import index as index_module
 from plaza.search import match_expression
 from plaza.search import names as names_module
@@ -20,7 +21,7 @@ from plaza.search.index import SearchIndex
 from plaza.search.lost_rows import LostRows
 from plaza.search.names import TAGS, distance
 from plaza.search.query import Phrase, Query, parse_query
-from plaza.search.words import fold, words_of
+from plaza.search.words import words_of
 
 WORDS = ["red", "Redwood", "garden", "gardening", "seed", "Été", "東京", "to", "x1", "don't"]
 ODD = ['"', "'", "*", ":", "(", ")", "AND", "NOT", "OR", "NEAR", "\\", "&", "|", "!", "<->", "^", "{", "-", "#", "\x00"]

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plaza.core.text_folding import fold
 from plaza.search.query import MAX_CONDITIONS, Phrase, Query, parse_query
-from plaza.search.words import fold, words_of
+from plaza.search.words import words_of
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -15,7 +16,7 @@ from plaza.core.paging import Page
 from plaza.core.sql import Sql
 from plaza.shop.items import row_loader
 from plaza.shop.keys import CART, VIEWED_ITEMS
-from plaza.shop.model import ItemChange, NewItem, hundredths, price_text
+from plaza.shop.model import ExpectedItem, Item, ItemChange, ItemChanged, NewItem, hundredths, price_text
 from plaza.shop.tables import ITEMS
 from tests.shop.conftest import CreateItem, Shop
 
@@ -38,6 +39,22 @@ async def test_a_change_is_visible_at_once_in_the_cached_row(
     assert (changed.price, changed.qty, changed.name) == ("7.00", 3, "GTab 7inch")
     assert json.loads(await redis_client.get(CACHED_ROW(item.id)))["price"] == "7.00"
     assert await shop.items.read(item.id) == changed
+
+
+async def test_an_item_changes_only_if_it_is_as_expected(shop: Shop, create_item: CreateItem) -> None:
+    item = await create_item(price="19.90")
+    await shop.items.change(item.id, ItemChange(description="Two\r\nlines."))
+    as_sent = ExpectedItem(description="Two\nlines.", price="19.9")
+    changes = [ItemChange(price=price, expected=as_sent) for price in ("21", "23")]
+    raced = await asyncio.gather(*(shop.items.change(item.id, each) for each in changes), return_exceptions=True)
+    (changed,) = (each for each in raced if isinstance(each, Item))
+    assert [type(each) for each in raced if each is not changed] == [ItemChanged]
+    again = await shop.items.change(item.id, ItemChange(price=changed.price, expected=as_sent))
+    assert again.price == changed.price, "it is so already"
+    with pytest.raises(ItemChanged) as refused:
+        await shop.items.change(item.id, ItemChange(price="22", expected=ExpectedItem(name="Other", price="19.90")))
+    assert refused.value.extra["fields"] == ["name", "price"]
+    assert (await shop.items.read(item.id)).price == changed.price
 
 
 async def test_an_unknown_item_cannot_be_changed(shop: Shop, create_item: CreateItem) -> None:

@@ -8,9 +8,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from plaza.core.text_folding import fold
 from plaza.search.names import TAGS, NameIndex
 from plaza.search.query import MAX_QUERY_CHARACTERS
-from plaza.search.words import fold
 
 # Corrections that are tried for one word, the nearest first.
 MAX_TRIED: Final = 3

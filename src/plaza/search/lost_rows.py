@@ -14,6 +14,7 @@ from sqlalchemy import Row, exc, func, select, text
 
 from plaza.core.async_engine import AsyncConnection
 from plaza.core.sql import Sql
+from plaza.core.text_folding import fold
 from plaza.search.index import (
     HAS_KEY,
     MATCHES,
@@ -27,7 +28,6 @@ from plaza.search.index import (
 from plaza.search.names import NameIndex
 from plaza.search.query import Query
 from plaza.search.tables import SEARCH_DOCUMENT
-from plaza.search.words import fold
 
 # FTS5 is asked for the first term of a document: it loses whole documents, or is damaged and says so.
 _LACKS_WORDS: Final = {

@@ -30,8 +30,8 @@ from sqlalchemy import (
 from plaza.core.async_engine import AsyncConnection
 from plaza.core.search_source import SearchDocument
 from plaza.core.sql import Sql
+from plaza.core.text_folding import fold
 from plaza.search.tables import INDEXED_PREFIXES, SEARCH_NAME, SEARCH_TRIGRAM, name_prefix
-from plaza.search.words import fold
 
 TAGS: Final = "tags"
 MAX_NAME_CHARACTERS: Final = 100

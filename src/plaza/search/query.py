@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from plaza.core.text_folding import fold
 from plaza.search.terms import is_name
-from plaza.search.words import fold, is_unspaced, words_of
+from plaza.search.words import is_unspaced, words_of
 
 MAX_QUERY_CHARACTERS: Final = 100
 # Conditions of one query, so that a text of single characters stays cheap.

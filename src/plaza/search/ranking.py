@@ -13,10 +13,11 @@ from typing import Final
 
 from msgspec import Struct
 
+from plaza.core.text_folding import fold
 from plaza.search.index import SearchMatch
 from plaza.search.query import Phrase, Query
 from plaza.search.terms import words_in
-from plaza.search.words import fold, words_of
+from plaza.search.words import words_of
 
 # A post loses half of its freshness in two weeks, and never all of it.
 HALF_LIFE_DAYS: Final = 14.0

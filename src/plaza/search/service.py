@@ -18,6 +18,7 @@ from plaza.core.errors import Invalid
 from plaza.core.paging import Page, PageResult, Snapshots
 from plaza.core.search_source import AuthorSource, SearchHit, SearchSource, TagSource
 from plaza.core.sequences import chunks
+from plaza.core.text_folding import fold
 from plaza.core.tokens import is_username
 from plaza.search.corrections import Correction, Corrections
 from plaza.search.index import SearchIndex, SearchMatch
@@ -25,7 +26,6 @@ from plaza.search.model import KINDS, Kind, SearchQuery, SearchResults, Suggeste
 from plaza.search.names import TAGS, Name
 from plaza.search.query import Query, parse_query
 from plaza.search.ranking import RankedResult, rank
-from plaza.search.words import fold
 
 # Matches that are ranked: the newest posts, the heaviest of other kinds. Ranking so many takes about 1 ms.
 MAX_CANDIDATES: Final = 200

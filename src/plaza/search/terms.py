@@ -11,7 +11,8 @@ import re
 from typing import Final
 
 from plaza.core.search_source import SearchDocument
-from plaza.search.words import fold, is_word_character, words_of
+from plaza.core.text_folding import fold
+from plaza.search.words import is_word_character, words_of
 
 TAG: Final = "\ue001"
 AUTHOR: Final = "\ue002"

@@ -28,6 +28,7 @@ from plaza.shop.events import STREAM, ItemCreated, ItemUpdated
 from plaza.shop.model import (
     Item,
     ItemChange,
+    ItemChanged,
     ItemsPage,
     NewItem,
     clean_name,
@@ -104,13 +105,15 @@ class Items:
         return msgspec.convert(data, Item)
 
     async def change(self, id: int, change: ItemChange, actor: Actor = API) -> Item:
-        """Change an item, its cached row and its pages."""
+        """Change an item, its cached row and its pages, if it is as the caller saw it."""
         columns = change.columns()
         if change.withdrawn is not UNSET:
             columns["withdrawn_ms"] = self._clock.now_ms() if change.withdrawn else None
         if not columns and change.media is UNSET:
             return await self.read(id)
         async with self._sql.begin() as tx:
+            if change.expected is not UNSET:
+                await _require_expected(tx, id, change)
             if change.media is not UNSET:
                 columns["media"] = await self._adopt(tx, actor, change.media)
             statement = update(ITEMS).where(ITEMS.c.id == id).values(version=ITEMS.c.version + 1, **columns)
@@ -190,6 +193,13 @@ class Items:
         """Return a page of items, newest first."""
         paged = await page_by_position(_LIST, page, ids_in_table(self._sql, _LIST, _NEWEST_IDS), self.read_many)
         return ItemsPage(paged.items, paged.pagination)
+
+
+async def _require_expected(tx: AsyncConnection, id: int, change: ItemChange) -> None:
+    """Lock an item, and raise `ItemChanged` if it is not as the caller saw it."""
+    row = (await tx.execute(select(ITEMS).where(ITEMS.c.id == id).with_for_update())).one_or_none()
+    if row is not None and (fields := change.conflicts(row_data(row))):
+        raise ItemChanged(f"Changed since you loaded the item: {', '.join(fields)}. Load it again.", fields=fields)
 
 
 def _decode(id: str, row: CachedRow) -> Item | None:

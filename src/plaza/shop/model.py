@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import asdict
 
 from plaza.core.errors import Conflict, Invalid
 from plaza.core.paging import Page, Pagination
@@ -84,6 +85,10 @@ class PriceChanged(Conflict):
     title, code = "The price has changed", "price_changed"
 
 
+class ItemChanged(Conflict):
+    title, code = "The item has changed", "item_changed"
+
+
 class CartFull(Conflict):
     title, code = "The cart has too many lines", "cart_full"
 
@@ -105,6 +110,14 @@ class NewItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     media: ItemMedia = []
 
 
+class ExpectedItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the caller saw of an item; 409 `item_changed` if it is different now."""
+
+    name: str | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+    price: Price | UnsetType = UNSET
+
+
 class ItemChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A change of an item. A missing field stays as it is."""
 
@@ -114,19 +127,35 @@ class ItemChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     qty: Stock | UnsetType = UNSET
     media: ItemMedia | UnsetType = UNSET
     withdrawn: Annotated[bool, Meta(description="Not sold or listed any more.")] | UnsetType = UNSET
+    expected: ExpectedItem | UnsetType = UNSET
 
     def columns(self) -> dict[str, Any]:
         """Return the columns to change, without its pictures and whether it is withdrawn."""
-        values: dict[str, Any] = {
-            name: value for name, value in msgspec.structs.asdict(self).items() if value is not UNSET
-        }
-        for name in ("media", "withdrawn"):
+        values: dict[str, Any] = {name: value for name, value in asdict(self).items() if value is not UNSET}
+        for name in ("media", "withdrawn", "expected"):
             values.pop(name, None)
         if "price" in values:
             values["price"] = hundredths(values["price"])
         if "name" in values:
             values["name"] = clean_name(values["name"])
         return values
+
+    def conflicts(self, row: Mapping[str, Any]) -> list[str]:
+        """Return which fields of a row are neither as the caller expected nor as this change makes them."""
+        if self.expected is UNSET:
+            return []
+        seen, wanted, now = (_comparable(texts) for texts in (asdict(self.expected), asdict(self), row))
+        return [name for name, text in seen.items() if now[name] not in (text, wanted.get(name))]
+
+
+def _comparable(texts: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    """Return the texts of an item as they are compared: `19.9` is `19.90`, and browsers change line breaks."""
+    found = {
+        name: texts[name].strip() for name in ("name", "description", "price") if texts.get(name, UNSET) is not UNSET
+    }
+    if "price" in found:
+        found["price"] = price_text(hundredths(found["price"]))
+    return {name: text.splitlines() for name, text in found.items()}
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -154,7 +183,14 @@ class ItemsPage(msgspec.Struct, frozen=True):
 class AllItemsQuery(Page, frozen=True, kw_only=True):
     """The query parameters of the operators' list of items."""
 
-    name: Annotated[str, Meta(max_length=200, description="Only items with this in the name.", examples=["lamp"])] = ""
+    name: Annotated[
+        str,
+        Meta(
+            max_length=200,
+            description="Only items with this in the name. Case and accents do not matter.",
+            examples=["lamp"],
+        ),
+    ] = ""
 
 
 class StockChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -26,6 +26,7 @@ from plaza.shop.model import (
     EmptyCart,
     Item,
     ItemChange,
+    ItemChanged,
     ItemId,
     ItemsPage,
     NewDelay,
@@ -61,10 +62,14 @@ async def create_item(actor: Actor, body: NewItem, request: Request, items: Item
 
 
 @route.patch(
-    "/items/{id}", access=ADMIN, logged_fields=("name", "price", "qty"), raises=[Conflict], example={"price": "17.50"}
+    "/items/{id}",
+    access=ADMIN,
+    logged_fields=("name", "price", "qty"),
+    raises=[Conflict, ItemChanged],
+    example={"price": "17.50"},
 )
 async def update_item(actor: Actor, id: ItemId, body: ItemChange, items: Items) -> Item:
-    """Update an item. The cached row and pages change at once."""
+    """Update an item, if it is as `expected`. The cached row and pages change at once."""
     return await items.change(id, body, actor)
 
 

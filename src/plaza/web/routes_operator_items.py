@@ -16,7 +16,7 @@ from plaza.core.http.responses import Response
 from plaza.media.uploads import Uploads
 from plaza.shop.item_desk import ItemDesk
 from plaza.shop.items import Items
-from plaza.shop.model import MAX_PICTURES, AllItemsQuery, Item, ItemChange, ItemId, NewItem, StockChange
+from plaza.shop.model import MAX_PICTURES, AllItemsQuery, Item, ItemChange, ItemChanged, ItemId, NewItem, StockChange
 from plaza.web import attachments, forms
 from plaza.web.operator_navigation import confirmation, filtered_path, operator_page
 from plaza.web.page_responses import PageResponses
@@ -28,6 +28,10 @@ page = PageRoutes()
 PATH: Final = "/app/operator/items"
 TAB: Final = "Items"
 ROWS: Final = 50
+# The texts that operators edit. The form also has each as it was shown, so that only what was edited is changed, and
+# nothing that another operator has changed meanwhile.
+_TEXTS: Final = ("name", "description", "price")
+_SEEN: Final = "seen_"
 EMPTY_FORM: Final = {"name": "", "description": "", "price": "", "qty": "0"}
 
 
@@ -97,10 +101,13 @@ async def _item_page(
     visitor = await site.visitors.from_request(request)
     found = await desk.read(id)
     given = forms.parse_form(request.body) if error is not None else {}
-    values = {name: given.get(name, str(getattr(found, name))) for name in ("name", "description", "price")}
+    saved = {name: getattr(found, name).replace("\r\n", "\n") for name in _TEXTS}  # as browsers send them back
+    changed = {name: text for name, text in given.items() if name in saved and text != given.get(_SEEN + name)}
     context: dict[str, Any] = {
         "item": found,
-        "values": values,
+        "saved": saved,
+        "values": saved | changed,
+        "different": [name for name, text in changed.items() if saved[name] not in (text, given.get(_SEEN + name))],
         "delta": given.get("delta", ""),
         "pictures": found.media or [],
         "max_pictures": MAX_PICTURES,
@@ -118,10 +125,14 @@ async def change_item(
 ) -> Response[str]:
     """Change an item, withdraw it or bring it back."""
     visitor = await site.visitors.from_request(request)
+    given = forms.parse_form(body)
+    fields: dict[str, Any] = {
+        name: given[name] for name in (*_TEXTS, "withdrawn") if name in given and given[name] != given.get(_SEEN + name)
+    }
+    fields["expected"] = {name: given[_SEEN + name] for name in fields if _SEEN + name in given}
     try:
-        change = forms.read_form(body, ItemChange, **forms.given_fields(body, "description"))
-        await items.change(id, change, visitor.require_user())
-    except Invalid as error:
+        await items.change(id, forms.convert_fields(fields, ItemChange), visitor.require_user())
+    except (Invalid, ItemChanged) as error:
         return await _item_page(request, site, desk, id, error)
     return site.form_response(request, visitor, b"", f"{PATH}/{id}")
 

@@ -9,8 +9,9 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
+from plaza.core.text_folding import fold
 from plaza.search.query import Query
-from plaza.search.words import fold, is_unspaced, is_word_character
+from plaza.search.words import is_unspaced, is_word_character
 from plaza.web.text_html import truncate_text
 
 # Characters before the first match that an excerpt shows.
