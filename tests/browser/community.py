@@ -86,8 +86,8 @@ class BrowserCommunity:
 
 
 @contextmanager
-def community(data_dir: Path) -> Iterator[BrowserCommunity]:
-    server = ServerProcess(data_dir, "serve", "--empty", PLAZA_RATE_LIMITS="off")
+def community(data_dir: Path, currency: str = "EUR") -> Iterator[BrowserCommunity]:
+    server = ServerProcess(data_dir, "serve", "--empty", PLAZA_RATE_LIMITS="off", PLAZA_CURRENCY=currency)
     try:
         running = BrowserCommunity(server.wait_for("Ctrl-C stops it."))
         running.fill()

@@ -25,7 +25,7 @@ LAYOUT_SHIFTS = """() => new Promise((resolve) => {
 
 @pytest.fixture(scope="module")
 def plaza(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserCommunity]:
-    with community(tmp_path_factory.mktemp("lists") / "var") as plaza:
+    with community(tmp_path_factory.mktemp("lists") / "var", currency="USD") as plaza:
         plaza.request("POST", "/posts", "mira", content="Seeds for all. #garden")
         for number in range(1, 46):
             plaza.request("POST", "/posts", "jonas", content=f"Note {number} from the allotment. #garden #notes")
@@ -102,6 +102,17 @@ def test_tags_and_people_lead_a_new_user_on(windows: Windows, plaza: BrowserComm
     page.get_by_role("button", name="Save").click()
     page.wait_for_url("**/app/people/nell")
     assert card.locator(".byline a").inner_text() == "Nell Marsh"
+
+
+def test_prices_are_in_the_currency_of_the_settings(windows: Windows, plaza: BrowserCommunity) -> None:
+    page = windows().page
+    page.goto(f"/app/shop/items/{plaza.item}")
+    expect(page.locator(".price").first).to_have_text("$19.90")
+    page.get_by_role("button", name="Add to cart").click()
+    page.get_by_role("link", name="View cart (1)").click()
+    page.get_by_role("link", name="Check out").click()
+    page.get_by_role("button", name="Place order for $19.90").click()
+    expect(page.locator("table.cart")).to_contain_text("1 × $19.90")
 
 
 def test_a_deleted_post_and_an_unfollowed_user_come_back_with_undo(windows: Windows, plaza: BrowserCommunity) -> None:

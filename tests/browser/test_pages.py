@@ -227,7 +227,7 @@ def test_users_find_what_they_did_and_all_read_hashtags(windows: Windows, plaza:
     expect(page.get_by_role("main")).to_contain_text("A field guide to paving")
     page.get_by_role("link", name="Comments", exact=True).click()
     page.get_by_role("link", name="Comments on articles").click()
-    expect(page.get_by_role("main")).to_contain_text("Well paved.")
+    expect(page.locator(".row", has_text="Well paved.")).to_contain_text("on A field guide to paving")
     page.get_by_role("link", name="Bookmarks").first.click()
     expect(page.get_by_role("heading", name="Bookmarks")).to_be_visible()
     page.goto("/app/articles?order=top")

@@ -86,4 +86,4 @@ def _line(id: int, item: Item | None, qty: int) -> Line:
     if item is None or not item.price:
         return Line(id, "" if item is None else item.name, "0.00", qty, "0.00", available=False)
     total = price_text(hundredths(item.price) * qty)
-    return Line(id, item.name, item.price, qty, total, available=item.qty >= qty)
+    return Line(id, item.name, item.price, qty, total, available=item.qty >= qty, media=item.media)

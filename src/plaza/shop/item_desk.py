@@ -8,7 +8,6 @@ from typing import Final
 from sqlalchemy import bindparam, select, update
 
 from plaza.core.clock import Clock
-from plaza.core.errors import Invalid
 from plaza.core.paging import FetchIds, Position, page_by_position
 from plaza.core.sql import Sql
 from plaza.core.sql_events import add_events
@@ -88,12 +87,10 @@ class ItemDesk:
         return [StockHistoryEntry(row.delta, row.created_ms / 1000) for row in rows]
 
     async def change_stock(self, id: int, delta: int, operation: str | None = None) -> Item:
-        """Add pieces to the stock, or remove them; sales at the same time count too. The same operation counts once.
+        """Add pieces to the stock, or remove them; sales at the same time count too. A change by 0 is none.
 
-        One transaction, and a round trip for the caches.
+        The same operation counts once. One transaction, and a round trip for the caches.
         """
-        if delta == 0:
-            raise Invalid("Change the stock by at least one piece.", field="delta")
         now = self._clock.now_ms()
         values = {"item_id": id, "delta": delta, "created_ms": now}
         async with self._sql.begin() as tx:
@@ -101,7 +98,7 @@ class ItemDesk:
             qty = (await tx.execute(select(ITEMS.c.qty).where(ITEMS.c.id == id).with_for_update())).scalar()
             if qty is None:
                 raise item_not_found(id)
-            _, is_new = await insert_once(self._sql, tx, STOCK_CHANGES, values, operation)
+            is_new = delta != 0 and (await insert_once(self._sql, tx, STOCK_CHANGES, values, operation))[1]
             if is_new and not 0 <= qty + delta <= MAX_STOCK:
                 raise OutOfStock("The stock would be below 0 or above 1,000,000,000. Change it by less.", left=qty)
             if is_new:

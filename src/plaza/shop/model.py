@@ -219,6 +219,7 @@ class Line(msgspec.Struct, frozen=True):
     qty: int
     total: str
     available: bool
+    media: list[Picture] | UnsetType = UNSET  # absent if the item has none
 
 
 class Cart(msgspec.Struct, frozen=True):

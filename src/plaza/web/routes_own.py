@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from plaza.articles.comments import ArticleComments
@@ -13,8 +14,11 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page, Pagination
 from plaza.social.comments import Comments
+from plaza.social.model import Post
+from plaza.social.posts import Posts
 from plaza.social.users import Users
 from plaza.web import article_html
+from plaza.web.comment_html import ShownComment
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.rendering import shown_domains, tabs
@@ -24,6 +28,7 @@ page = PageRoutes()
 articles_page = PageRoutes()
 
 EXCERPT_CHARACTERS = 300
+SUBJECT_CHARACTERS = 80
 
 
 def own_tabs(username: str, current: str) -> str:
@@ -53,25 +58,35 @@ async def _own_page(
 
 @page.get("/you/comments", access=USER)
 async def own_comments(
-    request: Request, site: PageResponses, users: Users, comments: Comments, cursor: str | None = None
+    request: Request, site: PageResponses, users: Users, comments: Comments, posts: Posts, cursor: str | None = None
 ) -> Response[str]:
     """List your comments on posts, latest first."""
     visitor = await site.visitors.from_request(request)
     found = await comments.written_by(visitor.require_user(), Page(cursor=cursor))
-    shown = [(c, f"/app/posts/{c.post_id}?thread={c.id}#comments") for c in found.items]
-    context = {"comments": [(path, _excerpt(c.content), c.created_at) for c, path in shown], "other": "articles"}
+    ids = dict.fromkeys(c.post_id for c in found.items)
+    read = await asyncio.gather(*(posts.get(visitor.actor, id) for id in ids), return_exceptions=True)
+    subjects = {each.id: f"a post by {each.username}: {each.content}" for each in read if isinstance(each, Post)}
+    rows = [_row(c, f"/app/posts/{c.post_id}", subjects.get(c.post_id, "")) for c in found.items]
+    context = {"comments": rows, "other": "articles"}
     return await _own_page(request, site, users, "Comments", "/app/you/comments", found.pagination, **context)
 
 
 @articles_page.get("/you/comments/articles", access=USER)
 async def own_article_comments(
-    request: Request, site: PageResponses, users: Users, comments: ArticleComments, cursor: str | None = None
+    request: Request,
+    site: PageResponses,
+    users: Users,
+    comments: ArticleComments,
+    articles: Articles,
+    cursor: str | None = None,
 ) -> Response[str]:
     """List your comments on articles, latest first."""
     visitor = await site.visitors.from_request(request)
     found = await comments.written_by(visitor.require_user(), Page(cursor=cursor))
-    shown = [(c, f"/app/articles/{c.article_id}?thread={c.id}#comments") for c in found.items]
-    context = {"comments": [(path, _excerpt(c.content), c.created_at) for c, path in shown], "other": "posts"}
+    ids = list(dict.fromkeys(c.article_id for c in found.items))
+    subjects = {each.id: each.title for each in await articles.read_many(visitor.actor, ids) if each is not None}
+    rows = [_row(c, f"/app/articles/{c.article_id}", subjects.get(c.article_id, "")) for c in found.items]
+    context = {"comments": rows, "other": "posts"}
     return await _own_page(request, site, users, "Comments", "/app/you/comments/articles", found.pagination, **context)
 
 
@@ -112,5 +127,7 @@ async def _articles_response(
     return await _own_page(request, site, users, tab, path, found.pagination, rows=rows, other="")
 
 
-def _excerpt(text: str) -> str:
-    return truncate_text(text, EXCERPT_CHARACTERS)
+def _row(comment: ShownComment, path: str, subject: str) -> tuple[str, str, int, str]:
+    """The address, the text and the time of a comment, and what it is on: empty if that is gone by now."""
+    text = truncate_text(comment.content, EXCERPT_CHARACTERS)
+    return f"{path}?thread={comment.id}#comments", text, comment.created_at, truncate_text(subject, SUBJECT_CHARACTERS)

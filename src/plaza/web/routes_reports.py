@@ -191,7 +191,7 @@ async def confirm_action(
 async def act(
     request: Request, body: bytes, site: PageResponses, id: ReportId, reports: Reports, users: Users
 ) -> Response[str]:
-    """Update a report: remove what was reported, suspend its author, resolve or dismiss it."""
+    """Update a report, and do what the button says."""
     visitor = await site.visitors.from_request(request)
     admin, given = visitor.require_user(), forms.parse_form(body)
     action = forms.convert_fields({"action": given.get("action", "")}, ReportAction).action

@@ -8,21 +8,24 @@ import { root } from "./root.js";
 const MESSAGE_MS = 3000, LONG_MESSAGE_MS = 8000;
 
 const statusMessage = document.getElementById("status-message");
-let messageTimer = 0;
+let messageTimer = 0, afterMessage = () => {};
 
 // Shows a text for a while, with a button if there is one: then it also stays while the pointer or the focus is on it.
-function showMessage(text, failed = false, button = null, onEnd = () => {}) {
+// `after` is called when the text has gone, also because of another one.
+function showMessage(text, failed = false, button = null, after = () => {}) {
+  const finish = afterMessage;
+  afterMessage = after;
   statusMessage.replaceChildren(text, ...(button ? [button] : []));
   statusMessage.classList.toggle("failed", failed);
   clearTimeout(messageTimer);
+  finish();
   if (!text) return;
   function end() {
     if (button && statusMessage.matches(":hover, :focus-within")) {
       messageTimer = setTimeout(end, MESSAGE_MS);
       return;
     }
-    statusMessage.replaceChildren();
-    onEnd();
+    showMessage("");
   }
   messageTimer = setTimeout(end, failed || button ? LONG_MESSAGE_MS : MESSAGE_MS);
 }
@@ -124,6 +127,7 @@ function sendLater(form, button) {
   const undo = undoButton({});
   undo.addEventListener("click", () => {
     removeEventListener("pagehide", sendNow);
+    afterMessage = () => {};
     showMessage("");
     keep();
   });
