@@ -15,8 +15,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 from statistics import quantiles
+from time import perf_counter
 from typing import Any
 
 import uvloop
@@ -74,9 +76,9 @@ HEAD = ("path", "requests/s", "p50 ms", "p99 ms", "p99 ÷ p50", "longest hold ms
 
 def capacity(plaza: Contender, path: RequestPath, round: int) -> float:
     """How many requests per second the service handles, together with the jobs that follow them."""
-    job_seconds, requests, began = 0.0, path.requests(round, ""), time.perf_counter()
+    job_seconds, requests, began = 0.0, path.requests(round, ""), perf_counter()
     plaza.send(requests, path.expect)
-    seconds = time.perf_counter() - began
+    seconds = perf_counter() - began
     if path.writes:
         before = sum(plaza.cpu_seconds())
         plaza.settle(SETTLE_SECONDS)
@@ -85,7 +87,10 @@ def capacity(plaza: Contender, path: RequestPath, round: int) -> float:
 
 
 async def at_rate(port: int, requests: Sequence[bytes], expect: bytes, per_second: float) -> list[float]:
-    """Send requests at random times, at this rate on average. Returns the seconds from when each was due."""
+    """Send requests at random times, at this rate on average. Returns the seconds from when each was due.
+
+    A thread waits for these times, and the clock is Python's: uvloop's timers and clock have steps of a millisecond.
+    """
     loop, dice = asyncio.get_running_loop(), random.Random(7)
     free: asyncio.LifoQueue[LoadClient] = asyncio.LifoQueue()
     for _ in range(CONNECTIONS):
@@ -99,15 +104,18 @@ async def at_rate(port: int, requests: Sequence[bytes], expect: bytes, per_secon
         client.requests, client.responses, client.done = iter([request]), 0, loop.create_future()
         client.start(1)
         await client.done
-        waits.append(loop.time() - due)
+        waits.append(perf_counter() - due)
         free.put_nowait(client)
 
-    due = loop.time()
-    async with asyncio.TaskGroup() as tasks:
+    def wait_and_send(tasks: asyncio.TaskGroup) -> None:
+        due = perf_counter()
         for request in requests:
             due += dice.expovariate(per_second)
-            await asyncio.sleep(max(due - loop.time(), 0))
-            tasks.create_task(send(request, due))
+            time.sleep(max(due - perf_counter(), 0))
+            loop.call_soon_threadsafe(tasks.create_task, send(request, due))
+
+    async with asyncio.TaskGroup() as tasks:
+        await asyncio.to_thread(wait_and_send, tasks)
     while not free.empty():
         free.get_nowait().transport.close()
     return waits
@@ -159,6 +167,8 @@ def _prepare(plaza: Contender, path: RequestPath) -> None:
 
 def _at_half_capacity(plaza: Contender, each: PathLatency, round: int) -> list[float]:
     requests = each.path.requests(round, "")
+    if not each.path.writes and each.path.prepare is None:
+        requests *= ceil(each.per_second / len(requests))  # for a second at least
     waits = uvloop.run(at_rate(plaza.port, requests, each.path.expect, each.per_second))
     if each.path.writes:
         plaza.settle(SETTLE_SECONDS)

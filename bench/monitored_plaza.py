@@ -51,7 +51,8 @@ def _name(handle: Any) -> str:
         return "?"
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
-        return " > ".join(_coroutines(owner.get_coro())[-3:])
+        job = "" if owner.get_name().startswith("Task-") else f"{owner.get_name()}: "
+        return job + " > ".join(_coroutines(owner.get_coro())[-3:])
     return str(getattr(callback, "__qualname__", callback))
 
 

@@ -37,7 +37,7 @@ from plaza.core.http.app import App
 from plaza.core.http.connection_limits import ConnectionLimits
 from plaza.core.http.uvicorn_protocol import limited_protocol
 from plaza.core.process.fork import ParentLink
-from plaza.core.process.gc_freeze import freeze_gc
+from plaza.core.process.gc_freeze import IdleCollector, freeze_gc
 from plaza.core.process.listening_socket import accepting_sockets, listen, local_url
 from plaza.core.settings import Settings
 from plaza.core.valkey.address import parse_url
@@ -127,6 +127,7 @@ async def run_api(
         serving = asyncio.ensure_future(api.serve(sockets=accepting_sockets(sock)))
         await completes_before(serving, api.started_event)
         freeze_gc()
+        await stack.enter_async_context(IdleCollector(lambda: api.server_state.total_requests).running())
         ready()
         await completes_before(serving, shutdown.requested)
         await api.drain(serving, shutdown)
@@ -263,6 +264,7 @@ async def run_worker(settings: Settings, shutdown: Shutdown, ready: Callable[[],
     async with contextlib.AsyncExitStack() as stack:
         plaza = await shutdown.run_unless_requested(stack.enter_async_context(running(settings)))
         await stack.enter_async_context(background_worker(plaza, shutdown))
+        freeze_gc()
         ready()
         await shutdown.requested.wait()
 

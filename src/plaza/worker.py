@@ -110,7 +110,7 @@ class Worker:
     async def run(self) -> None:
         log.info("worker_started", worker=self.name, jobs=len(self._loops))
         loops = self._loops.items()
-        tasks = {name: asyncio.create_task(_keep_running(name, loop, self._explain)) for name, loop in loops}
+        tasks = {name: asyncio.create_task(_keep_running(name, loop, self._explain), name=name) for name, loop in loops}
         try:
             await asyncio.wait(tasks.values())
         finally:

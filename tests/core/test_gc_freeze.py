@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from plaza.core.process.gc_freeze import GC_THRESHOLDS, freeze_gc
+from plaza.core.process.gc_freeze import FULL_AFTER, GC_THRESHOLDS, IdleCollector, freeze_gc
 
 
 @pytest.fixture(autouse=True)
@@ -34,3 +34,19 @@ def test_new_reference_cycles_are_still_collected() -> None:
     freeze_gc()
     cycles = [weakref.ref(Cycle()) for _ in range(3 * GC_THRESHOLDS[0])]
     assert sum(cycle() is not None for cycle in cycles) <= GC_THRESHOLDS[0]
+
+
+def test_old_cycles_are_collected_while_no_request_arrives() -> None:
+    freeze_gc()
+    requests = iter((0, 1, 1))
+    collector = IdleCollector(lambda: next(requests))
+    old = weakref.ref(Cycle())
+    keep = old()
+    gc.collect(1)
+    del keep
+    for _ in range(FULL_AFTER):
+        gc.collect(1)
+    collector.collect_if_idle()
+    assert old() is not None
+    collector.collect_if_idle()
+    assert old() is None

@@ -250,11 +250,7 @@ async def test_likes_comments_and_follows_change_weights_alone(followed: SearchC
     article = await followed.request("POST", "/articles", "ana", lakes, 201)
     index = SearchIndex(followed.plaza.core.sql)
 
-    async def are_indexed() -> bool:
-        found = [("posts", post), ("articles", str(article["id"])), ("users", "ana")]
-        return all([key in await index.stored(kind, [key]) for kind, key in found])
-
-    await eventually(are_indexed)
+    await until_caught_up(followed)
 
     async def weight(kind: str, key: object) -> float:
         stored = await index.stored(kind, [str(key)])

@@ -53,8 +53,9 @@ from plaza.search.terms import indexed_tags, terms_of
 # The number of PostgreSQL's advisory lock for writers: "search" in ASCII.
 _WRITER_LOCK: Final = 0x736561726368
 
-# The words of a batch of long texts take 50 ms. After this time, other work of the event loop goes first.
-TURN_SECONDS: Final = 0.001
+# The words of a batch of long texts take 50 ms. After this time, other work of the event loop goes first. The step
+# after the last words takes longer: it compares the rows with the stored ones.
+TURN_SECONDS: Final = 0.0003
 
 # Characters of a candidate's terms that are read for its relevance: about 100 words.
 MAX_TERMS_READ: Final = 600

@@ -11,8 +11,9 @@ from plaza.search.rebuild import IndexRebuild
 # The domains whose events change what is found.
 STREAMS: Final = ("social", "articles", "challenges", "shop")
 GROUP: Final = "search"
-# A post that thousands like at once is indexed once for so many likes.
-BATCH_SIZE: Final = 500
+# A post that thousands like at once is indexed once for so many likes. A step for more events would hold the event loop
+# for longer than a millisecond.
+BATCH_SIZE: Final = 64
 
 
 def consumers(indexer: Indexer, rebuild: IndexRebuild) -> list[Consumer]:
