@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from plaza import docgen
+from plaza.cli import COMMANDS as MODULES
 from plaza.cli import main, parser
 from plaza.cli_errors import file_error, print_error
 from plaza.core.keyspace import Layout, use_layout
@@ -36,8 +37,9 @@ def example_arguments(command: argparse.ArgumentParser) -> list[list[str]]:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_example_parses(name: str) -> None:
+    assert name.split()[1] in MODULES, "else it imports the modules of all commands"
     for words in example_arguments(COMMANDS[name]):
-        assert parser().parse_args(words).run
+        assert parser(words[0]).parse_args(words).run, "the module of the command adds it"
 
 
 @pytest.fixture

@@ -6,17 +6,13 @@ Other programs use `plaza.asgi`, `plaza.running` and `plaza.Settings` (docs/embe
 from importlib import import_module
 from typing import Any
 
-__version__: str
+__version__ = "0.1.0"
 
 _MODULES = {"asgi": "plaza.embedding", "running": "plaza.embedding", "Settings": "plaza.core.settings"}
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for. The version alone takes 50 ms, more than the rest of a small process needs to start."""
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("plaza")
+    """Load what is asked for."""
     if name not in _MODULES:
         raise AttributeError(name)
     return getattr(import_module(_MODULES[name]), name)

@@ -11,32 +11,41 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import plaza
-from plaza.commands import (
-    api_keys,
-    backup,
-    challenges,
-    data_key,
-    demo,
-    doctor,
-    events,
-    keyspace,
-    live,
-    new,
-    notifications,
-    search,
-    users,
-    webhooks,
-)
-from plaza.commands.base import add_command, settings_of_existing
 from plaza.core.process.gc_freeze import relax_gc
-from plaza.core.settings import Settings
 from plaza.core.submodules import import_without
 
 if TYPE_CHECKING:
     from plaza.commands.base import Run
+
+# The module in `plaza.commands` of each command, in the order of the help.
+COMMANDS: Final = {
+    "serve": "serve",
+    "worker": "serve",
+    "doctor": "doctor",
+    "keys": "keyspace",
+    "audit": "keyspace",
+    "adopt": "keyspace",
+    "token": "users",
+    "users": "users",
+    "import": "users",
+    "export": "users",
+    "api-keys": "api_keys",
+    "data-key": "data_key",
+    "backup": "backup",
+    "restore": "backup",
+    "demo": "demo",
+    "challenges": "challenges",
+    "live": "live",
+    "search": "search",
+    "notifications": "notifications",
+    "events": "events",
+    "webhooks": "webhooks",
+    "new": "new",
+}
 
 
 def run_and_exit() -> NoReturn:
@@ -50,7 +59,8 @@ def run_and_exit() -> NoReturn:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns its exit status."""
     relax_gc()
-    given = parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    given = parser(*arguments[:1]).parse_args(arguments)
     # structlog imports rich, if it is there, for tracebacks that Plaza does not show: 50 modules at every start.
     import_without("structlog", "rich")
     # Imported here, like the modules of commands: `plaza --help` needs none of them, and starts twice as fast.
@@ -85,8 +95,8 @@ class _PrintVersion(argparse.Action):
         parser.exit()
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of all commands. `docs/commands.md` is generated from it."""
+def parser(command: str = "") -> argparse.ArgumentParser:
+    """The parser of one command, or of all without the name of one. `docs/commands.md` is generated from it."""
     top = argparse.ArgumentParser(
         prog="plaza",
         description="A community platform back end on Valkey.",
@@ -94,52 +104,10 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action=_PrintVersion, nargs=0, help="show program's version number and exit")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
-
-    serve = add_command(
-        commands,
-        "serve",
-        _serve,
-        "Run the API and a worker, with an embedded Valkey unless PLAZA_VALKEY_URL is set.",
-        "PLAZA_PORT=9000 plaza serve",
-    )
-    serve.add_argument("--empty", action="store_true", help="do not load demo data into an empty data directory")
-
-    add_command(
-        commands,
-        "worker",
-        _worker,
-        "Run only a worker, for a running server or for PLAZA_VALKEY_URL. Any number of workers may run.",
-        "PLAZA_VALKEY_URL=valkey://db.internal plaza worker",
-    )
-    doctor.add_commands(commands)
-    keyspace.add_commands(commands)
-    users.add_commands(commands)
-    api_keys.add_commands(commands)
-    data_key.add_commands(commands)
-    backup.add_commands(commands)
-    demo.add_commands(commands)
-    challenges.add_commands(commands)
-    live.add_commands(commands)
-    search.add_commands(commands)
-    notifications.add_commands(commands)
-    events.add_commands(commands)
-    webhooks.add_commands(commands)
-    new.add_commands(commands)
+    modules = [COMMANDS[command]] if command in COMMANDS else dict.fromkeys(COMMANDS.values())
+    for module in modules:
+        import_module(f"plaza.commands.{module}").add_commands(commands)
     return top
-
-
-def _serve(given: argparse.Namespace) -> int:
-    settings = Settings.from_env()  # before the import, so that an invalid setting is reported at once
-    from plaza.serve import serve
-
-    return serve(settings, empty=given.empty)
-
-
-def _worker(given: argparse.Namespace) -> int:
-    settings = settings_of_existing()
-    from plaza.serve import work
-
-    return work(settings)
 
 
 def _exit_with_sigpipe() -> NoReturn:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import Struct, field
@@ -34,15 +35,17 @@ _PART = re.compile(r"<(\w+)>")
 
 
 class Shape:
-    """The compiled pattern of a member, field or value; reads the ids in it."""
-
-    __slots__ = ("_match", "parts")
+    """The pattern of a member, field or value; reads the ids in it."""
 
     def __init__(self, text: str, shapes: Mapping[str, str]) -> None:
-        known = {**COMMON_SHAPES, **shapes}
         self.parts = tuple(_PART.findall(text))
-        pattern = _PART.sub(lambda m: f"({known[m[1]]})", text)
-        self._match = re.compile(pattern, re.DOTALL).fullmatch
+        self._text, self._shapes = text, shapes
+
+    @cached_property
+    def _match(self) -> Callable[[str], re.Match[str] | None]:
+        """Compiled when it is first needed: an audit meets few of all keys."""
+        known = {**COMMON_SHAPES, **self._shapes}
+        return re.compile(_PART.sub(lambda m: f"({known[m[1]]})", self._text), re.DOTALL).fullmatch
 
     def read(self, text: str) -> tuple[str, ...] | None:
         """Return the ids in a text, or None if it does not match."""
