@@ -37,7 +37,8 @@ from plaza.core.http.app import App
 from plaza.core.http.connection_limits import ConnectionLimits
 from plaza.core.http.uvicorn_protocol import limited_protocol
 from plaza.core.process.fork import ParentLink
-from plaza.core.process.gc_freeze import IdleCollector, freeze_gc
+from plaza.core.process.gc_freeze import freeze_gc
+from plaza.core.process.idle_collector import IdleCollector
 from plaza.core.process.listening_socket import accepting_sockets, listen, local_url
 from plaza.core.settings import Settings
 from plaza.core.valkey.address import parse_url

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from plaza.core.process.gc_freeze import FULL_AFTER, GC_THRESHOLDS, IdleCollector, freeze_gc
+from plaza.core.process.gc_freeze import GC_THRESHOLDS, freeze_gc
+from plaza.core.process.idle_collector import FULL_AFTER, IdleCollector
 
 
 @pytest.fixture(autouse=True)
