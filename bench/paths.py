@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice, product
@@ -177,6 +178,8 @@ def path_groups(community: BenchCommunity, requests: int) -> list[list[RequestPa
 
 
 def forget_home_feeds(client: redis.Redis) -> None:
-    """Delete every home feed, so that the next read builds it."""
+    """Delete every home feed, so that the next read builds it. Valkey frees deleted keys later, in a thread."""
     for key in client.scan_iter("tmp:home:*", count=1_000):
         client.delete(key)
+    while client.info("memory")["lazyfree_pending_objects"]:
+        time.sleep(0.01)

@@ -12,7 +12,7 @@ from plaza.notifications.recorder import Recorder
 GROUP: Final = "notifications"
 # A post that thousands like at once costs one write for so many likes. A step for more events would hold the event loop
 # for longer than a millisecond.
-BATCH_SIZE: Final = 64
+BATCH_SIZE: Final = 48
 
 
 def consumers(recorder: Recorder, rebuild: NotificationRebuild) -> list[Consumer]:

@@ -13,7 +13,7 @@ STREAMS: Final = ("social", "articles", "challenges", "shop")
 GROUP: Final = "search"
 # A post that thousands like at once is indexed once for so many likes. A step for more events would hold the event loop
 # for longer than a millisecond.
-BATCH_SIZE: Final = 64
+BATCH_SIZE: Final = 48
 
 
 def consumers(indexer: Indexer, rebuild: IndexRebuild) -> list[Consumer]:
