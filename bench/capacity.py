@@ -7,14 +7,22 @@ from __future__ import annotations
 
 from math import ceil
 
-from bench.page import markdown_table
+from bench.page import ROOT, markdown_table
 
 # A tenth of the users come each day and send 50 requests each; the peak is three times the mean.
 DAILY_SHARE, REQUESTS_A_DAY, PEAK = 0.1, 50, 3
 CORE_USE, MEMORY_USE, NODE_BYTES = 0.5, 0.6, 64e9
 NODE_CORES = 8
-# Of docs/memory.md: a user, 10 posts, 50 follows and 100 likes.
-USER_BYTES, POSTS = 249 + 10 * 1_544 + 50 * 73 + 100 * 91, 10
+# What a user has, of the rows of docs/memory.md that begin so.
+POSTS = 10
+USER_HAS = {"user": 1, "post": POSTS, "follow": 50, "like": 100}
+
+
+def user_bytes() -> int:
+    """Return what a user with all that takes, documented and additional keys, by docs/memory.md."""
+    rows = [line.split("|")[1:4] for line in (ROOT / "docs/memory.md").read_text().splitlines() if line.startswith("|")]
+    bytes_of = {name.split()[0]: keys for name, *keys in rows}
+    return sum(count * sum(int(cell.replace(",", "")) for cell in bytes_of[name]) for name, count in USER_HAS.items())
 
 
 def capacity(installations: dict[str, tuple[float, float]]) -> str:
@@ -39,7 +47,7 @@ def communities(service_us: float, valkey_us: float, feed_member_bytes: float) -
     columns = []
     for users in (10_000_000, 100_000_000):
         mean = users * DAILY_SHARE * REQUESTS_A_DAY / 86_400
-        peak, memory = mean * PEAK, users * USER_BYTES
+        peak, memory = mean * PEAK, users * user_bytes()
         columns.append(
             [
                 f"{mean:,.0f}, {peak:,.0f}",
@@ -54,7 +62,7 @@ def communities(service_us: float, valkey_us: float, feed_member_bytes: float) -
         "requests per second, mean and peak",
         f"API and worker cores ({service_us / 1e3:.1f} ms, half used)",
         f"Valkey cores ({valkey_us / 1e3:.2f} ms, half used)",
-        "keys in memory, without replicas",
+        f"keys in memory ({user_bytes() / 1e3:.1f} KB a user), without replicas",
         f"primaries of {NODE_BYTES / 1e9:.0f} GB, {MEMORY_USE:.0%} used; as many replicas",
         f"posts in `explore:feed`, at {feed_member_bytes:.0f} B each",
     )

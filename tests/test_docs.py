@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 import msgspec
 import pytest
 
+from bench.capacity import communities
 from plaza import docgen
 from plaza.app import catalogues
 from plaza.cli import parser
@@ -129,6 +130,12 @@ def test_the_deployment_files_agree_with_the_code() -> None:
     python = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     assert f"FROM python:{python.removeprefix('>=')}" in dockerfile
     assert unit in (DOCS / "operations.md").read_text(), "docs/operations.md shows another unit than the file"
+
+
+def test_the_memory_of_large_communities_follows_from_the_memory_page() -> None:
+    expected = [row for row in communities(0, 0, 0).splitlines() if row.startswith(("| keys in", "| primaries of"))]
+    assert len(expected) == 2
+    assert set(expected) <= set((DOCS / "scaling.md").read_text().splitlines())
 
 
 def test_every_test_that_the_security_pages_name_exists() -> None:
