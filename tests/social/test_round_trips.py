@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from plaza.core.auth import Actor
@@ -11,6 +13,9 @@ from plaza.social import posts as posts_module
 from plaza.social.model import NewComment
 from tests.round_trips import count_round_trips
 from tests.social.conftest import Social, trips
+
+# Of the test itself, and the call of the function.
+IGNORED_COMMANDS = ("cmdstat_config", "cmdstat_info", "cmdstat_fcall")
 
 
 async def test_writes_take_at_most_five_sequential_round_trips_on_a_cluster(
@@ -63,3 +68,23 @@ async def test_a_user_blocked_by_many_is_still_hidden(
     await social.relations.block(bob, "ana")
     with pytest.raises(NotFound):
         await social.engagements.like(ana, post.id)
+
+
+@pytest.mark.parametrize("place", ["server"], indirect=True)
+async def test_a_write_runs_few_commands_in_valkey(social: Social, ana: Actor, bob: Actor, redis_client: Any) -> None:
+    post = await social.post(ana, "#a #b")
+    await social.engagements.like(ana, post.id)
+    await redis_client.config_resetstat()
+    works = (
+        (15, social.engagements.like(bob, post.id)),
+        (14, social.engagements.unlike(bob, post.id)),
+        (15, social.relations.follow(bob, "ana")),
+        (14, social.relations.unfollow(bob, "ana")),
+        (18, social.post(ana, "#a #b")),
+    )
+    for most, work in works:
+        await work
+        stats = await redis_client.info("commandstats")
+        await redis_client.config_resetstat()
+        calls = {name: each["calls"] for name, each in stats.items() if not name.startswith(IGNORED_COMMANDS)}
+        assert sum(calls.values()) <= most, calls

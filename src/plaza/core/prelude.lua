@@ -143,7 +143,12 @@ local function project(name, ...)
   requested[#requested + 1] = update
 end
 
+-- Returns a call of a command: on one server {'PERFORM', name, keys, args}, on a cluster all words in one list, for the caller.
 local function perform(name, keys, args)
+  if not CLUSTERED then
+    for i = 1, #args do args[i] = text(args[i]) end
+    return {'PERFORM', name, keys, args}
+  end
   local call = {'PERFORM', name, #keys}
   for _, k in ipairs(keys) do call[#call + 1] = k end
   for _, a in ipairs(args) do call[#call + 1] = text(a) end
@@ -179,8 +184,7 @@ local function run_projections()
     for i = 1, #commands do
       local command = commands[i]
       if command[1] == 'PERFORM' then
-        local count = tonumber(command[3])
-        commands_by_name[command[2]]({unpack(command, 4, 3 + count)}, {unpack(command, 4 + count)})
+        commands_by_name[command[2]](command[3], command[4])
       else
         redis.call(unpack(command))
       end

@@ -54,7 +54,8 @@ end)
 -- add_to_group: add an article to a group and to its rankings.
 -- KEYS group, then per order: ranking, unfinished ranking, builder   ARGV group, member, then its score per order
 command('add_to_group', function(keys, args)
-  for i = 1, #ORDERS do
+  local has_rankings = redis.call('EXISTS', unpack(keys, 2)) > 0 -- usually there are none: they live for a minute
+  for i = 1, has_rankings and #ORDERS or 0 do
     local ranking, building, builder = unpack(keys, 3 * i - 1, 3 * i + 1)
     local score = args[2 + i]
     -- A missing ranking must not be created with this one article: it would count as complete.

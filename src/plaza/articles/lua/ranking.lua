@@ -30,8 +30,8 @@ local function state_of(id)
 end
 
 -- An article's score in each order that has it; nil if the article does not exist or its time is invalid.
-local function scores_of(id)
-  local state = state_of(id)
+local function scores_of(id, state)
+  state = state or state_of(id)
   local posted = state.time
   if state.scores or not posted then return state.scores end
   local up, down = key.article_up(id), key.article_down(id)
@@ -54,8 +54,8 @@ for i = 1, #ORDERS do RANKING[ORDERS[i]] = key['articles_by_' .. ORDERS[i]]() en
 
 -- Commands that write an article's place in these orders. A deleted article, or one without a score, is removed. An
 -- article whose time is invalid keeps the place that another service gave it.
-local function ranking_commands(id, orders)
-  local scores, commands = scores_of(id), {}
+local function ranking_commands(id, orders, state)
+  local scores, commands = scores_of(id, state), {}
   if not scores and redis.call('EXISTS', key.article(id)) == 1 then return nil end
   for i, order in ipairs(orders) do
     if scores and scores[order] then

@@ -1,10 +1,13 @@
 -- Votes. The two vote sets are source data; `votes`, the rankings and the voter's index follow from them.
 
--- voter_index: a user's vote on an article, in the user's index.
-projection('voter_index', function(id, username)
-  local vote = vote_of(key.article_up(id), key.article_down(id), 'user:' .. username)
+local function voter_command(id, username, vote)
   if vote == 'none' then return {'ZREM', key.user_votes(username), member_of(id)} end
   return {'ZADD', key.user_votes(username), vote == 'up' and 1 or -1, member_of(id)}
+end
+
+-- voter_index: a user's vote on an article, in the user's index.
+projection('voter_index', function(id, username)
+  return voter_command(id, username, vote_of(key.article_up(id), key.article_down(id), 'user:' .. username))
 end)
 
 local VALUES = {up = 1, down = -1, none = 0}
@@ -12,7 +15,7 @@ local VALUES = {up = 1, down = -1, none = 0}
 -- Changes `votes` and the scores by a difference. `votes` and `score:` are incremented, not set: another service that
 -- votes with HINCRBY and ZINCRBY at the same time then loses nothing. On a cluster `score:` is on another node and is
 -- set.
-local function add_votes(id, article, up, down, stored, difference)
+local function add_votes(id, article, up, down, stored, difference, time)
   local votes = votes_of(stored, up, down)
   if votes == stored then
     votes = text(redis.call('HINCRBY', article, 'votes', difference))
@@ -22,6 +25,9 @@ local function add_votes(id, article, up, down, stored, difference)
   local points = VOTE_SECONDS * difference
   if CLUSTERED or not redis.call('ZADD', key.articles_by_score(), 'XX', 'INCR', points, member_of(id)) then
     project('rankings', id)
+  elseif time then
+    local commands = ranking_commands(id, ADDITIONAL_ORDERS, {time = time, votes = votes})
+    for i = 1, #commands do redis.call(unpack(commands[i])) end
   else
     project('additional_rankings', id)
   end
@@ -52,8 +58,12 @@ command('vote', function(keys, args)
   local posted = text(time or 0)
   if not (changed_up or changed_down) then return {posted, votes_of(votes, up, down)} end
   emit_vote(id, author, username, vote, origin)
-  project('voter_index', id, username)
+  if CLUSTERED then
+    project('voter_index', id, username)
+  else
+    redis.call(unpack(voter_command(id, username, vote)))
+  end
   local was_up, was_down = changed_up ~= (vote == 'up'), changed_down ~= (vote == 'down')
   local before = was_up and 'up' or was_down and 'down' or 'none' -- a user found in both sets is an upvoter
-  return {posted, add_votes(id, article, up, down, votes, VALUES[vote] - VALUES[before])}
+  return {posted, add_votes(id, article, up, down, votes, VALUES[vote] - VALUES[before], time)}
 end)

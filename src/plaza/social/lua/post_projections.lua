@@ -99,13 +99,13 @@ projection('ranked', function(id, tag, at)
   return {'ZREM', key.hashtag_ranked(tag), id}
 end, 2)
 
--- What the worker needs to rescore the post when it is due.
+-- What the worker needs to rescore the post when it is due. Where the record has 0, earlier releases read the points.
 projection('due', function(id, at)
   local post = post_state(id)
   at = tonumber(at)
   if not is_ranked(post, at) then return {{'ZREM', key.ranking_due(), id}, {'HDEL', key.ranking_posts(), id}} end
   return {
-    {'HSET', key.ranking_posts(), id, text(post.created) .. '|' .. text(post.points) .. '|' .. table.concat(post.tags, ',')},
+    {'HSET', key.ranking_posts(), id, text(post.created) .. '|0|' .. table.concat(post.tags, ',')},
     {'ZADD', key.ranking_due(), math.floor(next_due(post.points, post.created, at)), id},
   }
 end, 1)
@@ -121,6 +121,28 @@ local function project_ranks(id, tags, at)
   if #tags > 0 then project('due', id, at) end
 end
 
+-- Sets a post's points in its author's sum. Returns what was counted before.
+local function count_points(user, points, name, id, counted)
+  local before, total = unpack(redis.call('HMGET', points, id, 'total'))
+  before = tonumber(before or 0)
+  if before == counted then return before end
+  local role = role_of(user)
+  if counted > 0 and not role then return before end -- the author was deleted, and the post will be
+  total = finite(total, 0) + counted - before
+  if total == 0 then
+    redis.call('DEL', points)
+  else
+    if counted == 0 then redis.call('HDEL', points, id) else redis.call('HSET', points, id, text(counted)) end
+    redis.call('HSET', points, 'total', text(total))
+  end
+  if role == 'model' and CLUSTERED then
+    project('leader', name)
+  elseif role == 'model' then
+    redis.call('ZADD', key.models_top_engagement(), text(total), name)
+  end
+  return before
+end
+
 -- Updates points and ranks after a like, comment or bookmark.
 local function project_engagement(id, author, tags, at)
   cached_states = {}
@@ -128,11 +150,20 @@ local function project_engagement(id, author, tags, at)
   project_ranks(id, tags, at)
 end
 
--- As project_engagement(), for a caller that has read the post's fields and changed them as it changed the post.
+-- As project_engagement(), for a caller that has read the post's fields and changed them as it changed the post. On one
+-- server it does at once what the projections of a ranked post would do. When the post is due depends on its points only if
+-- it has none.
 local function project_engagement_of(id, fields, at)
   local post = cache_state(id, fields)
-  project('pointed', id, post.author)
-  project_ranks(id, post.tags, at)
+  local age = at - post.created
+  if CLUSTERED or not post.shown or not post.has_tags_field or age > RANKED_MS then
+    project('pointed', id, post.author)
+    return project_ranks(id, post.tags, at)
+  end
+  local before = count_points(key.user(post.author), key.user_points(post.author), post.author, id, post.points)
+  local score = engagement_score(post.points, post.created, at)
+  for _, tag in ipairs(post.tags) do redis.call('ZADD', key.hashtag_ranked(tag), score, id) end
+  if #post.tags > 0 and (before == 0) ~= (post.points == 0) then project('due', id, at) end
 end
 
 -- Updates the explore feed and the hashtag lists.
@@ -152,15 +183,7 @@ end
 -- update_points: set a post's points in its author's sum.
 -- KEYS user, points   ARGV name, post, points
 command('update_points', function(keys, args)
-  local user, points, name, id, counted = keys[1], keys[2], args[1], args[2], tonumber(args[3])
-  local before = tonumber(redis.call('HGET', points, id) or 0)
-  if before == counted then return end
-  local role = role_of(user)
-  if counted > 0 and not role then return end -- the author was deleted, and the post will be
-  if counted == 0 then redis.call('HDEL', points, id) else redis.call('HSET', points, id, text(counted)) end
-  local total = redis.call('HINCRBY', points, 'total', text(counted - before))
-  if total == 0 then redis.call('DEL', points) end
-  if role == 'model' then project('leader', name) end
+  count_points(keys[1], keys[2], args[1], args[2], tonumber(args[3]))
 end)
 
 -- rescore: update a post's scores on a cluster, where hashtag keys are on other nodes. A post that another service deleted
@@ -175,18 +198,15 @@ command('rescore', function(keys, args)
 end)
 
 -- Returns when a post was created, its points and its tags, from its record in `ranking:posts`. Counters that another
--- service has changed since count: then the record, the author's points and the leaderboard follow. A post that is missing
--- or banned has no time.
-local function refresh_record(posts, id, record)
-  local created, known, tags = string.match(record or '', '^(%d+)|(%d+)|(.*)$')
+-- service has changed since count: then the author's points and the leaderboard follow. A post that is missing or banned has
+-- no time.
+local function refresh_record(id, record)
+  local created, tags = string.match(record or '', '^(%d+)|%d+|(.*)$')
   -- An error if it is no hash.
   local f = redis.pcall('HMGET', key.post(id), 'user_id', 'banned', 'likesCount', 'commentsCount', 'bookmarksCount')
   if not created or not f[1] or f[2] then return nil, 0, tags or '' end
   local points = points_of(f[3], f[4], f[5])
-  if points ~= tonumber(known) then
-    redis.call('HSET', posts, id, created .. '|' .. text(points) .. '|' .. tags)
-    project('pointed', id, f[1])
-  end
+  if tonumber(redis.call('HGET', key.user_points(f[1]), id) or 0) ~= points then project('pointed', id, f[1]) end
   return tonumber(created), points, tags
 end
 
@@ -200,7 +220,7 @@ command('rescore_due', function(keys, args)
   local again, over, gone, scores = {}, {}, {}, {}
   for i, record in ipairs(redis.call('HMGET', posts, unpack(ids))) do
     local id = ids[i]
-    local created, points, tags = refresh_record(posts, id, record)
+    local created, points, tags = refresh_record(id, record)
     local ranked = created and at - created <= RANKED_MS
     local score = ranked and text(engagement_score(points, created, at))
     local lists = ranked and scores or over

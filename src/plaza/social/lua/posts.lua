@@ -105,15 +105,32 @@ local function emit_post(type, id, author, origin)
   emit(type, id, {post = id, author = author}, origin)
 end
 
+-- Adds a new post to every list that has it, on one server: at once what the projections would do. `count` is the author's
+-- `postCount`.
+local function list_new_post(id, user, author, tags, created, at, count)
+  redis.call('ZADD', key.explore_feed(), created, id)
+  for _, tag in ipairs(tags) do
+    redis.call('ZADD', key.hashtag_posts(tag), created, id)
+    redis.call('ZADD', key.hashtag_ranked(tag), 0, id)
+  end
+  if #tags > 0 then project('due', id, at) end
+  local posts = key.user_posts(author)
+  local added = redis.call('ZADD', posts, created, id)
+  local size = redis.call('ZCARD', posts)
+  change_count(user, 'postCount', size - added, size, count)
+  if exists(key.user_followers(author)) then redis.call('ZADD', key.feeds_push(), created, id) end
+end
+
 -- Writes a new post; returns what it copied of its author's profile.
 -- `imported`: it comes from another system.
 local function write_post(post, user, args, imported)
   local id, author, content, media, tags, created, at, pictures = unpack(args)
-  local style = {unpack(args, 9)}
+  local style, count = {unpack(args, 9)}, nil
   if user then
-    local avatar, display_name, role, version = unpack(redis.call('HMGET', user, 'avatar', 'display_name', 'role', 'version'))
+    local avatar, display_name, role, version, posts =
+      unpack(redis.call('HMGET', user, 'avatar', 'display_name', 'role', 'version', 'postCount'))
     if not role and not exists(user) then fail('no_profile', 'You have no profile. Register first.') end
-    style = {text(version_from(author, version)), avatar, display_name, role}
+    style, count = {text(version_from(author, version)), avatar, display_name, role}, posts
   end
   redis.call('HSET', post, 'id', id, 'user_id', author, 'username', author, 'content', content, 'created_at', created,
     'hashtags', tags, 'likesCount', 0, 'commentsCount', 0, 'bookmarksCount', 0, 'user_version', style[1] or 0,
@@ -121,11 +138,15 @@ local function write_post(post, user, args, imported)
   if media ~= '' then redis.call('HSET', post, 'media_url', media) end
   if pictures ~= '' then redis.call('HSET', post, 'media', pictures) end
   -- It has no points, so its author's sum does not change.
-  project_lists(id, cache_state(id, {author, created, tags, false, 0, 0, 0, style[1]}).tags, at)
-  local is_merged = finite(created, 0) >= finite(at, 0) - MERGE_OVERLAP_MS
+  local state = cache_state(id, {author, created, tags, false, 0, 0, 0, style[1]})
   if imported then
+    local is_merged = finite(created, 0) >= finite(at, 0) - MERGE_OVERLAP_MS
+    project_lists(id, state.tags, at)
     project('authored', id, author, is_merged and 'quiet' or 'imported', at)
+  elseif user then
+    list_new_post(id, user, author, state.tags, created, at, count)
   else
+    project_lists(id, state.tags, at)
     project('authored', id, author)
   end
   emit_post('post.created', id, author, imported and 'import')
@@ -155,8 +176,7 @@ end)
 local function require_fields(post, blocked, blocked_by, from)
   local fields = redis.call('HMGET', post, unpack(STATE_FIELDS))
   local author, banned = fields[1], fields[4]
-  local hidden = author and blocked
-    and (redis.call('ZSCORE', blocked, author) or redis.call('ZSCORE', blocked_by, author))
+  local hidden = author and blocked and is_in_either(blocked, blocked_by, author)
   if not author or (banned and not from) or hidden then fail('not_found', 'No post has this id.') end
   return fields, author
 end

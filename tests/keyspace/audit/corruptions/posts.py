@@ -148,10 +148,10 @@ async def a_post_is_never_scored_again(client: Any, community: SampleCommunity) 
 
 
 @corruptions.found_as("ranking:posts", "record")
-async def a_post_will_be_scored_with_wrong_points(client: Any, community: SampleCommunity) -> None:
+async def a_post_will_be_scored_under_another_tag(client: Any, community: SampleCommunity) -> None:
     held = await client.hget(k.RANKING_POSTS(), community.posts[1])
-    created, _, tags = held.split("|")
-    await client.hset(k.RANKING_POSTS(), community.posts[1], f"{created}|1|{tags}")
+    created, points, _ = held.split("|")
+    await client.hset(k.RANKING_POSTS(), community.posts[1], f"{created}|{points}|other")
 
 
 @corruptions.found_as("tmp:home:<username>", "lifetime")
