@@ -167,7 +167,9 @@ async def test_cancelling_writers_never_blocks_the_database(sample_sql: Sql) -> 
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
-async def test_the_statement_of_a_cancelled_caller_ends_with_its_thread(tmp_path: Path, times: int) -> None:
+async def test_the_statement_of_a_cancelled_caller_ends_with_its_thread(
+    tmp_path: Path, times: int, caplog: pytest.LogCaptureFixture
+) -> None:
     before, tasks = set(threading.enumerate()), asyncio.all_tasks()
     sql = await Sql.open(Settings(data_dir=tmp_path))
 
@@ -187,6 +189,7 @@ async def test_the_statement_of_a_cancelled_caller_ends_with_its_thread(tmp_path
         await sql.close()
         await eventually(lambda: set(threading.enumerate()) <= before)
         await eventually(lambda: asyncio.all_tasks() <= tasks)  # the clean-up has ended too
+    assert not [record for record in caplog.records if record.name.startswith("sqlalchemy")]
 
 
 async def test_closing_waits_for_a_thread_that_cannot_be_interrupted(tmp_path: Path) -> None:

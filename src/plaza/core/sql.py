@@ -21,8 +21,10 @@ passwords.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import copy
+import logging
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -80,6 +82,14 @@ _SQLITE_UNAVAILABLE = {5, 6, 7, 9, 10, 13, 14}
 # PostgreSQL's: connection errors, out of resources, a statement that took too long, operator intervention, deadlock,
 # serialization failure, a lock not available.
 _POSTGRES_UNAVAILABLE = ("08", "53", "57014", "57P", "40001", "40P01", "55P03")
+
+
+def _is_failure(record: logging.LogRecord) -> bool:
+    """SQLAlchemy logs as an error that a caller was cancelled while its connection closed, and then closes it."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+
+logging.getLogger("sqlalchemy.pool.impl.AsyncAdaptedQueuePool").addFilter(_is_failure)
 
 
 def metadata() -> MetaData:
