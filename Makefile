@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 
-.PHONY: install run test check bench bench-page soak docs site sdk fuzz lock clean
+.PHONY: install run test suite check bench bench-page soak docs site sdk fuzz lock clean
 
 install: .venv/.run-ready
 
@@ -12,9 +12,13 @@ run: install
 # Temporary files are kept in memory if it has room for 4 GB: tests start hundreds of databases.
 TEST_TMPDIR := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 { print "/dev/shm" }')
 
-# Three processes for two cores, one test file each at a time: many tests wait for servers and browsers.
-test: .venv/.test-ready .venv/.browser-ready .venv/.proxies-ready .venv/.promtool-ready tests/upstash/node_modules/.ready tests/oidc/node_modules/.ready tests/sdk/node_modules/.ready tests/events/node_modules/.ready check
-	TMPDIR=$(or $(TEST_TMPDIR),$(TMPDIR),/tmp) $(BIN)/python -m pytest -p xdist -n 3 --dist loadfile
+# The installations run beside each other, and the checks beside the tests: much of both uses one core, or waits.
+test:
+	$(MAKE) --no-print-directory --jobs=4 check suite
+
+# Four processes for two cores, one test file each at a time: many tests wait for servers and browsers.
+suite: .venv/.test-ready .venv/.browser-ready .venv/.proxies-ready .venv/.promtool-ready tests/upstash/node_modules/.ready tests/oidc/node_modules/.ready tests/sdk/node_modules/.ready tests/events/node_modules/.ready
+	TMPDIR=$(or $(TEST_TMPDIR),$(TMPDIR),/tmp) $(BIN)/python -m pytest -p xdist -n 4 --dist loadfile --no-loadscope-reorder
 
 # The checks that need no server: style, types, imports between packages, terms, class names.
 check: .venv/.test-ready
@@ -67,45 +71,49 @@ clean:
 	$(PYTHON) -m venv .venv
 	@touch $@
 
-# Pinned versions; the build runs in the environment itself, so it is pinned too.
+# Pinned versions; the build runs in the environment itself, so it is pinned too. Modules are compiled with all cores, also
+# where PYTHONDONTWRITEBYTECODE is set: each start would compile them again.
+PIP     := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
+COMPILE := $(BIN)/python -m compileall -qq -j 0 .venv/lib src || true
 .venv/.run-ready: .venv/.created pyproject.toml constraints.txt
-	$(BIN)/pip install --quiet --constraint constraints.txt setuptools
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[all]'
-	$(BIN)/python -m compileall -q src  # also where PYTHONDONTWRITEBYTECODE is set: each start would compile again
+	$(PIP) setuptools
+	$(PIP) --no-build-isolation --editable '.[all]'
+	$(COMPILE)
 	@touch $@
 
-.venv/.test-ready: .venv/.run-ready
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
-	@touch $@
+.venv/.test-ready: .venv/.created pyproject.toml constraints.txt
+	$(PIP) setuptools
+	$(PIP) --no-build-isolation --editable '.[dev]'
+	$(COMPILE)
+	@touch .venv/.run-ready $@
 
-# Chromium for the browser tests: Debian's package, which only root can install.
+# $(call debian,PROGRAMS,PACKAGES) installs Debian's packages unless the programs exist, one call at a time. Only root can do
+# so. No service is started.
+debian = @missing=; for each in $(1); do PATH="$$PATH:/usr/sbin" command -v $$each || missing=1; done >/dev/null; [ -z "$$missing" ] || \
+  { [ "$$(id -u)" = 0 ] && flock Makefile sh -ec ' \
+      policy=/usr/sbin/policy-rc.d; \
+      [ -e $$policy ] || { printf "%s\n" "\#!/bin/sh" "exit 101" > $$policy; chmod 755 $$policy; trap "rm $$policy" EXIT; }; \
+      apt-get -qq update; DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes $(2) >/dev/null'; } || \
+  { echo "This needs Debian packages. Run: apt-get install $(2)"; exit 1; }
+
 .venv/.browser-ready: .venv/.created
-	@command -v chromium >/dev/null || if [ "$$(id -u)" = 0 ]; then \
-	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes chromium >/dev/null; \
-	else echo "The tests need Chromium: install Debian's package 'chromium', then run this again."; exit 1; fi
+	$(call debian,chromium,chromium)
 	@touch $@
 
-# nginx and HAProxy for the tests behind them: Debian's packages, which only root can install. Their services are not started.
 .venv/.proxies-ready: .venv/.created
-	@{ [ -x /usr/sbin/nginx ] && [ -x /usr/sbin/haproxy ]; } || if [ "$$(id -u)" = 0 ]; then \
-	  policy=/usr/sbin/policy-rc.d; \
-	  [ -e $$policy ] || { printf '#!/bin/sh\nexit 101\n' > $$policy && chmod 755 $$policy && trap "rm $$policy" EXIT; }; \
-	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends nginx haproxy >/dev/null; \
-	else echo "The tests need nginx and HAProxy: install Debian's packages 'nginx' and 'haproxy', then run this again."; exit 1; fi
+	$(call debian,nginx haproxy,--no-install-recommends nginx haproxy)
 	@touch $@
 
 # promtool checks the alert rules. It is one file of Debian's package 'prometheus', which would also start a server.
 .venv/.promtool-ready: .venv/.created
 	@command -v promtool >/dev/null || { mkdir -p .venv/promtool && cd .venv/promtool && \
-	  { apt-get -qq download prometheus 2>/dev/null || { apt-get -qq update && apt-get -qq download prometheus; }; } && \
+	  flock ../../Makefile sh -c 'apt-get -qq download prometheus 2>/dev/null || { apt-get -qq update && apt-get -qq download prometheus; }' && \
 	  dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool && mv usr/bin/promtool ../bin/ && rm -r ../promtool; } || \
 	  { echo "The tests need promtool: install Debian's package 'prometheus', then run this again."; exit 1; }
 	@touch $@
 
 # Node's packages for tests and benchmarks: Upstash's TypeScript client, an OpenID provider, and what makes a TypeScript client of Plaza. Node is Debian's package, these are pinned.
 %/node_modules/.ready: %/package.json
-	@command -v npm >/dev/null || if [ "$$(id -u)" = 0 ]; then \
-	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes nodejs npm >/dev/null; \
-	else echo "This needs Node: install Debian's packages 'nodejs' and 'npm', then run this again."; exit 1; fi
+	$(call debian,npm,nodejs npm)
 	npm install --prefix $* --no-package-lock --no-audit --no-fund --silent
 	@touch $@

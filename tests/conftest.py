@@ -34,6 +34,8 @@ from tests.s3_server import CREDENTIALS, S3Server, running_s3
 from tests.servers import Cluster, Server, running_cluster, running_server
 from tests.timeouts import TIME_LIMIT_MS, TIME_LIMIT_SECONDS, connect_for_test
 
+TESTS = Path(__file__).parent
+
 # Tests start about a hundred Plaza processes. Let them share compiled bytecode: compiling is a quarter of a start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -44,6 +46,37 @@ gc.disable()
 
 def pytest_collection_finish() -> None:
     gc.enable()
+
+
+# The files that take longest, most of them because they start processes. At the end they would leave a core idle.
+RUN_FIRST = (
+    "end_to_end/test_commands.py",
+    "upgrades/test_upgrades.py",
+    "browser/test_operator.py",
+    "browser/test_pages.py",
+    "other_services/test_odd_values.py",
+    "demo/test_community.py",
+    "examples/test_tutorials.py",
+    "browser/test_live_script.py",
+    "backup/test_storm.py",
+    "openapi/test_fuzz.py",
+    "packaging/test_wheel.py",
+    "demo/test_first_start.py",
+    "browser/test_tasks.py",
+    "browser/test_sign_in_methods.py",
+    "browser/test_docs_page.py",
+    "browser/test_pictures.py",
+    "browser/test_lists.py",
+    "other_services/test_odd_fields.py",
+    "other_services/test_social_interleaving.py",
+    "sdk/test_python_client.py",
+    "sdk/test_typescript_client.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    first = {TESTS / name: n for n, name in enumerate(RUN_FIRST)}
+    items.sort(key=lambda item: first.get(item.path, len(first)))
 
 
 # Examples are the same in every run, on any machine. `pytest --hypothesis-profile=explore` searches for new ones.

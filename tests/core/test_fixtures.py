@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import RUN_FIRST, TESTS
 from tests.postgres import Postgres
 
 
@@ -26,3 +27,7 @@ async def test_each_test_gets_a_new_database(postgres: Postgres, turn: int) -> N
             await connection.execute("CREATE TABLE left_behind (turn int)")
         finally:
             await connection.close()
+
+
+def test_the_files_that_run_first_exist() -> None:
+    assert [name for name in RUN_FIRST if not (TESTS / name).exists()] == []
