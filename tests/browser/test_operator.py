@@ -250,7 +250,7 @@ def test_an_operator_gives_an_item_pictures_and_brings_an_order_to_its_end(robin
     robin.get_by_role("button", name="Save").click()
     late.get_by_label("Price in EUR").fill("14.00")
     late.get_by_role("button", name="Save").click()
-    expect(late.get_by_text("Another operator saved: 13.00")).to_be_visible()
+    expect(late.get_by_text("Now: 13.00")).to_be_visible()
     expect(late.get_by_label("Price in EUR")).to_have_value("14.00")
     late.get_by_label("Price in EUR").fill("13.00")
     late.get_by_label("Description", exact=True).fill("Two\nlines")
@@ -278,6 +278,7 @@ def test_an_operator_gives_an_item_pictures_and_brings_an_order_to_its_end(robin
     expect(robin.get_by_text("Nothing is left to do.")).to_be_visible()
     robin.get_by_role("textbox", name="Note").fill("Left at the door.")
     robin.get_by_role("button", name="Save note").click()
+    assert look_at(robin, "operator-order") == []
     robin.goto("/app/operator/orders?state=done")
     with robin.expect_download() as download:
         robin.get_by_role("link", name="Download CSV").click()

@@ -379,6 +379,8 @@ def test_every_page_is_accessible_in_light_and_dark_wide_and_narrow(windows: Win
     plaza.register("nil", "Nil, blocked by mira")
     plaza.request("POST", "/users/nil/block", "mira")
     own = plaza.request("POST", "/posts", "mira", content="Mine")["id"]
+    comment = plaza.request("POST", f"/posts/{own}/comments", "mira", content=EVIL)["id"]
+    plaza.request("POST", "/challenges/posts/1/comments", "mira", content=EVIL)
     plaza.request("POST", f"/posts/{own}/comments", "evil", content=EVIL)
     plaza.request("PATCH", "/users/mira", "mira", bio=EVIL, links=EVIL)  # also in the forms that edit them
     bought = plaza.create_item("Long" * 40, 5)
@@ -398,6 +400,10 @@ def test_every_page_is_accessible_in_light_and_dark_wide_and_narrow(windows: Win
     mine = {
         "edit-post": f"/app/posts/{own}/edit",
         "joined-challenge": f"/app/challenges/{joined}",
+        "edit-comment": f"/app/posts/{own}/comments/{comment}/edit",
+        "challenge-post": "/app/challenges/posts/1",
+        "edit-challenge": f"/app/challenges/{joined}/edit",
+        "invitations": f"/app/challenges/{joined}/invitations",
         "tracked-days": f"/app/challenges/{joined}/days",
         "order": order,
     }

@@ -32,6 +32,9 @@ ROWS: Final = 50
 # nothing that another operator has changed meanwhile.
 _TEXTS: Final = ("name", "description", "price")
 _SEEN: Final = "seen_"
+_CONFLICT: Final = (
+    "Another operator has changed what you edited. Compare the marked texts; saving again replaces theirs."
+)
 EMPTY_FORM: Final = {"name": "", "description": "", "price": "", "qty": "0"}
 
 
@@ -112,7 +115,7 @@ async def _item_page(
         "pictures": found.media or [],
         "max_pictures": MAX_PICTURES,
         "history": await desk.stock_history(id),
-        "problem": "" if error is None else error.detail,
+        "problem": "" if error is None else _CONFLICT if isinstance(error, ItemChanged) else error.detail,
         "field": "" if error is None else str(error.extra.get("field", "")),
     }
     status, template = 200 if error is None else error.status, "operator-item.html"
