@@ -21,6 +21,7 @@ from msgspec import Meta
 from plaza.core.auth import Actor, Auth
 from plaza.core.http.access import AUTHENTICATED, PUBLIC
 from plaza.core.http.app import make_app
+from plaza.core.http.app_options import AppOptions
 from plaza.core.http.routes import Routes
 from plaza.core.http.uvicorn_protocol import GuardedHttpProtocol
 from plaza.core.settings import Settings
@@ -109,7 +110,7 @@ def plaza() -> Any:
         return BenchArticle(1, body.title, body.link, body.groups, f"user:{actor.name}", 1, 1.5)
 
     log = open(os.devnull, "w")  # noqa: SIM115
-    return make_app([route], auth=AUTH, settings=SETTINGS, observer=RequestLog(log, pretty=False))
+    return make_app([route], auth=AUTH, settings=SETTINGS, options=AppOptions(observer=RequestLog(log, pretty=False)))
 
 
 def fast_api() -> Any:

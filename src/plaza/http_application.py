@@ -14,6 +14,7 @@ from plaza.core.domain import Core, Domain
 from plaza.core.http import meta_routes
 from plaza.core.http.action_summaries import ActionSummaries
 from plaza.core.http.app import App, make_app
+from plaza.core.http.app_options import AppOptions
 from plaza.core.http.routes import Routes
 from plaza.core.idempotency import Idempotency
 from plaza.core.replication_wait import ReplicationWait
@@ -47,16 +48,12 @@ def build_app(
         pages = page_registry.services(core, services, demo, job_names, [domain.name for domain in domains])
         services = {**services, **{type(service): service for service in pages}}
         page_options = page_registry.app_options(services)
-    return make_app(
-        routes,
-        services,
-        auth=core.auth,
-        settings=core.settings,
+    options = AppOptions(
         limiter=core.limiter,
         idempotency=Idempotency(core.valkey, core.clock),
         observer=requests,
         viewer_auth=services[ViewerAuthenticator].actor if ViewerAuthenticator in services else None,
-        admin_mfa=services.get(AdminMfa),
+        admin_mfa=services.get(AdminMfa, AdminMfa()),
         explain_error=services[WrongTypeReporter].explain,
         draining=draining,
         security_log=services.get(SqlSecurityLog),
@@ -66,6 +63,7 @@ def build_app(
         bind_late={domain.name for domain in domains} <= set(OWN_DOMAINS),  # Plaza's own routes have tests
         **page_options,
     )
+    return make_app(routes, services, auth=core.auth, settings=core.settings, options=options)
 
 
 def routes_of(domains: Sequence[Domain]) -> list[Routes]:

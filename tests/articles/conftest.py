@@ -23,6 +23,7 @@ from plaza.core.auth import Actor, Auth
 from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.http.app import make_app
+from plaza.core.http.app_options import AppOptions
 from plaza.core.idempotency import Idempotency
 from plaza.core.keys import LIBRARIES
 from plaza.core.paging import Snapshots
@@ -101,7 +102,7 @@ async def http(articles: Articles, lists: ArticleLists, valkey: Valkey) -> Async
         ArticleComments: ArticleComments(articles, None),
     }
     services[ArticleAtomFeeds] = ArticleAtomFeeds(lists, Settings(public_url="https://plaza.example"))
-    app = make_app([route], services, auth=AUTH, settings=SETTINGS, idempotency=Idempotency(valkey))
+    app = make_app([route], services, auth=AUTH, settings=SETTINGS, options=AppOptions(idempotency=Idempotency(valkey)))
     async with client_of(app) as client:
         yield client
 

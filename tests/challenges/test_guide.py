@@ -19,6 +19,7 @@ from plaza.challenges.service import Challenges
 from plaza.challenges.tracking import ChallengeTracking
 from plaza.core.auth import Auth
 from plaza.core.http.app import make_app
+from plaza.core.http.app_options import AppOptions
 from plaza.core.idempotency import Idempotency
 from plaza.core.settings import Settings
 from plaza.core.valkey import Valkey
@@ -45,7 +46,9 @@ async def test_the_guides_examples_return_what_it_shows(services: ChallengeServi
         DailyJob: services.daily_job,
         Recommender: services.recommender,
     }
-    app = make_app([route], dependencies, auth=AUTH, settings=SETTINGS, idempotency=Idempotency(valkey))
+    app = make_app(
+        [route], dependencies, auth=AUTH, settings=SETTINGS, options=AppOptions(idempotency=Idempotency(valkey))
+    )
     examples = EXAMPLE.findall(GUIDE.read_text())
     assert len(examples) == GUIDE.read_text().count("```http")
     async with client_of(app) as http:

@@ -14,6 +14,7 @@ from plaza.core.auth import Actor, Auth
 from plaza.core.errors import Conflict, Forbidden, Gone, NotFound, PlazaError, TooFast, Unavailable
 from plaza.core.http.access import AUTHENTICATED, PUBLIC
 from plaza.core.http.app import App, make_app
+from plaza.core.http.app_options import AppOptions
 from plaza.core.http.request import Request
 from plaza.core.http.responses import EVENTS, Response, ServerSentEvent
 from plaza.core.http.routes import ParameterName, Routes
@@ -258,7 +259,7 @@ async def split() -> Response[str]:
 
 
 def app_of(shelf: Shelf | None = None, settings: Settings = SETTINGS, **options: Any) -> App:
-    return make_app([route], {Shelf: shelf or Shelf()}, auth=AUTH, settings=settings, **options)
+    return make_app([route], {Shelf: shelf or Shelf()}, auth=AUTH, settings=settings, options=AppOptions(**options))
 
 
 def token(name: str = "ana") -> dict[str, str]:

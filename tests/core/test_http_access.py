@@ -16,6 +16,7 @@ from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
 from plaza.core.http.access import AUTHENTICATED, PUBLIC
 from plaza.core.http.app import make_app
+from plaza.core.http.app_options import AppOptions
 from plaza.core.http.routes import Routes
 from plaza.core.idempotency import Idempotency
 from plaza.core.rate_limits import LIBRARY, Limiter, Policy, Quota
@@ -104,8 +105,7 @@ async def running_app(valkey: Valkey, folder: Path) -> AsyncIterator[AppUnderTes
         {CountingThings: things},
         auth=auth,
         settings=settings,
-        limiter=Limiter(functions, policies=POLICIES),
-        idempotency=Idempotency(valkey),
+        options=AppOptions(limiter=Limiter(functions, policies=POLICIES), idempotency=Idempotency(valkey)),
     )
     async with client_of(app) as client:
         yield AppUnderTest(client, auth, things)

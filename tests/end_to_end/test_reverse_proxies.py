@@ -13,6 +13,7 @@ import pytest
 from plaza.core.errors import Unavailable
 from plaza.core.http.access import PUBLIC
 from plaza.core.http.app import App, make_app
+from plaza.core.http.app_options import AppOptions
 from plaza.core.http.request import Request
 from plaza.core.http.responses import EVENTS, ServerSentEvent
 from plaza.core.http.routes import Routes
@@ -79,7 +80,9 @@ async def served(name: str, port: int) -> AsyncIterator[Backend]:
     """Serve the routes on a port as `plaza serve` does, and drain at the end."""
     draining = asyncio.Event()
     backend = Backend(name, draining)
-    app: App = make_app([route], {Backend: backend}, auth=AUTH, settings=SETTINGS, draining=draining)
+    app: App = make_app(
+        [route], {Backend: backend}, auth=AUTH, settings=SETTINGS, options=AppOptions(draining=draining)
+    )
     with listen("127.0.0.1", port) as sock:
         api = ApiServer(app, SETTINGS)
         serving = asyncio.ensure_future(api.serve(sockets=[sock]))

@@ -15,6 +15,7 @@ from plaza.core.clock import ManualClock
 from plaza.core.domain import Core, Parts, PersonalData, Provided, build_domains
 from plaza.core.functions import Functions
 from plaza.core.http.app import make_app
+from plaza.core.http.app_options import AppOptions
 from plaza.core.idempotency import Idempotency
 from plaza.core.leases import JOBS
 from plaza.core.rate_limits import Limiter
@@ -186,7 +187,7 @@ async def http(social: Social) -> AsyncIterator[httpx.AsyncClient]:
         social.parts,
         auth=social.auth,
         settings=SETTINGS,
-        idempotency=Idempotency(social.valkey, social.clock),
+        options=AppOptions(idempotency=Idempotency(social.valkey, social.clock)),
     )
     async with client_of(app) as client:
         yield client

@@ -16,6 +16,7 @@ from plaza.core.domain import PersonalData
 from plaza.core.errors import Forbidden
 from plaza.core.functions import Functions
 from plaza.core.http.app import make_app
+from plaza.core.http.app_options import AppOptions
 from plaza.core.rate_limits import Limiter
 from plaza.core.valkey import Valkey
 from plaza.social import keys as k
@@ -94,7 +95,13 @@ async def test_exports_are_limited_by_the_hour(social: Social, ana: Actor) -> No
     functions = Functions(social.valkey, [DOMAIN.library, rate_limits.LIBRARY])
     await functions.load()
     settings = replace(SETTINGS, rate_limits=True)
-    app = make_app(list(DOMAIN.routes), social.parts, auth=social.auth, settings=settings, limiter=Limiter(functions))
+    app = make_app(
+        list(DOMAIN.routes),
+        social.parts,
+        auth=social.auth,
+        settings=settings,
+        options=AppOptions(limiter=Limiter(functions)),
+    )
     async with client_of(app) as http:
         paths = ["/users/me/export", "/users/me/export.zip"] * 3
         answers = [await http.get(path, headers=social.token(ana)) for path in paths]

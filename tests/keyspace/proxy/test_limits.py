@@ -15,6 +15,7 @@ from plaza.app import catalogues
 from plaza.core import rate_limits
 from plaza.core.functions import Functions
 from plaza.core.http.app import make_app
+from plaza.core.http.app_options import AppOptions
 from plaza.core.rate_limits import Limiter, Policy, Quota
 from plaza.core.settings import Settings
 from plaza.core.valkey import Valkey
@@ -44,7 +45,7 @@ async def test_requests_are_limited_and_writes_more_strictly(valkey: Valkey) -> 
         {Proxy: Proxy(functions, limiter, catalogues(), ENCRYPTION)},
         auth=AUTH,
         settings=settings,
-        limiter=limiter,
+        options=AppOptions(limiter=limiter),
     )
     write, read = ["HSET", "user:me", "a", "b"], ["HGET", "user:me", "a"]
     async with client_of(app) as http:
@@ -159,7 +160,7 @@ async def limited(valkey: Valkey, community: None) -> AsyncIterator[ProxyClient]
     limiter = Limiter(functions, policies={**POLICIES, "proxy": Policy(user=Quota(12, 600), address=Quota(100, 60))})
     services: dict[type, Any] = {Proxy: Proxy(functions, limiter, catalogues(), ENCRYPTION)}
     settings = Settings(jwt_secret=SETTINGS.jwt_secret)
-    app = make_app([routes.route], services, auth=AUTH, settings=settings, limiter=limiter)
+    app = make_app([routes.route], services, auth=AUTH, settings=settings, options=AppOptions(limiter=limiter))
     async with client_of(app) as http:
         yield ProxyClient(http, token())
 

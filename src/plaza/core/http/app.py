@@ -10,20 +10,20 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from plaza import __version__
 from plaza.core import metrics
-from plaza.core.admin_mfa import AdminMfa
-from plaza.core.asyncapi import EventTypes, describe_events
+from plaza.core.asyncapi import describe_events
 from plaza.core.auth import Auth
 from plaza.core.errors import BadRequest, Forbidden, MethodNotAllowed, NotFound, PlazaError
 from plaza.core.http import meta_routes
 from plaza.core.http.access import NEEDS_MFA, SESSION, AdminMfaRequired
 from plaza.core.http.admin_log import admin_log_entry
-from plaza.core.http.authorizer import Authorizer, PageAccess, ViewerAuth
+from plaza.core.http.app_options import AppOptions
+from plaza.core.http.authorizer import Authorizer
 from plaza.core.http.bound_route import BoundRoute, EncodedResponse
 from plaza.core.http.exchange import AsgiExchange, ClientDisconnected, Exchange, Receive, Send
 from plaza.core.http.handler_signature import MissingService
@@ -44,14 +44,11 @@ from plaza.core.http.same_origin import require_same_origin
 from plaza.core.http.streaming import CancelOnDisconnect
 from plaza.core.http.trusted_proxies import TrustedProxies
 from plaza.core.idempotency import BufferedResponse, Idempotency, IdempotentRequest, caller_id, require_valid_key
-from plaza.core.rate_limits import Limiter, RateLimited
-from plaza.core.replication_wait import ReplicationWait
+from plaza.core.rate_limits import RateLimited
 from plaza.core.root_path import ROOT_PATH
-from plaza.core.security_log import SecurityLog
 from plaza.core.settings import Settings
 from plaza.core.tracing import TRACING
 from plaza.core.valkey import REQUEST_USAGE
-from plaza.core.wrong_type import ExplainError, unexplained
 
 # Far longer than any id or cursor.
 MAX_PATH_BYTES = 4096
@@ -66,13 +63,6 @@ SAMPLE_SECONDS = 1.0
 log = structlog.get_logger("plaza.http")
 
 
-class RequestObserver(Protocol):
-    """Is notified of every request."""
-
-    def request_completed(self, request: Request, status: int, seconds: float) -> None:
-        """A request is complete."""
-
-
 class App:
     """The application: `handle` for Plaza's own server, a call for other ASGI servers.
 
@@ -85,35 +75,28 @@ class App:
         bind: Callable[[Route], BoundRoute],
         api_docs: ApiDocs,
         *,
-        authorizer: Authorizer,
+        auth: Auth,
         settings: Settings,
-        limiter: Limiter | None,
-        idempotency: Idempotency | None,
-        observer: RequestObserver | None,
-        error_formats: Mapping[str, ErrorResponse],
-        explain_error: ExplainError,
-        draining: asyncio.Event | None = None,
-        security_log: SecurityLog | None = None,
-        replication: ReplicationWait | None = None,
+        options: AppOptions,
     ) -> None:
-        self.security_log = security_log
-        self.replication = replication
+        self.bind = bind
         self.api_docs = api_docs
-        self.authorizer = authorizer
-        self.limiter = limiter
-        self.idempotency = idempotency
-        self.observer = observer
-        self.error_formats = error_formats
-        self.explain_error = explain_error
+        self.limiter = options.limiter if settings.rate_limits else None
+        self.authorizer = Authorizer(auth, self.limiter, options.pages, options.viewer_auth, options.admin_mfa)
+        self.idempotency = options.idempotency
+        self.observer = options.observer
+        self.error_formats = options.error_formats
+        self.explain_error = options.explain_error
+        self.security_log = options.security_log
+        self.replication = options.replication
+        self.draining = options.draining
         self.proxies = TrustedProxies(settings.trusted_proxies)
         self.cors = Cors(settings.cors_origins) if settings.cors_origins else None
-        self.draining = draining or asyncio.Event()
-        self.sender = ResponseSender(self.cors, explain_error, self.draining)
+        self.sender = ResponseSender(self.cors, self.explain_error, self.draining)
         self.data_dir = settings.data_dir
         self.root_path = settings.mount_path
         self.in_flight = 0
         self._sampling: asyncio.TimerHandle | None = None
-        self.bind = bind
         self.router: Router[Route] = Router()
         for route in routes:
             self.router.add(route.method, route.template, route)
@@ -334,42 +317,18 @@ def make_app(
     *,
     auth: Auth,
     settings: Settings,
-    limiter: Limiter | None = None,
-    idempotency: Idempotency | None = None,
-    observer: RequestObserver | None = None,
-    error_formats: Mapping[str, ErrorResponse] | None = None,
-    pages: PageAccess | None = None,
-    viewer_auth: ViewerAuth | None = None,
-    admin_mfa: AdminMfa | None = None,
-    explain_error: ExplainError = unexplained,
-    draining: asyncio.Event | None = None,
-    security_log: SecurityLog | None = None,
-    replication: ReplicationWait | None = None,
-    event_types: EventTypes | None = None,
-    skip_unavailable: bool = False,
-    bind_late: bool = False,
+    options: AppOptions | None = None,
 ) -> App:
     """The ASGI application of these routes, with `/openapi.json`, `/asyncapi.json`, `/docs` and `/metrics`.
 
-    - `services`: what handlers take by type.
-    - `error_formats`: the format of errors for paths without a route, by the first path segment.
-    - `pages`, `viewer_auth`: identify callers of routes that take the session cookie or a viewer token.
-    - `admin_mfa`: withholds the rights of admins without a second factor.
-    - `explain_error`: finds the cause of an error that needs a lookup.
-    - `security_log`: records the writes of admins.
-    - `replication`: what writes wait for before they are acknowledged.
-    - `event_types`: for `/asyncapi.json`.
-    - `skip_unavailable`: leave out routes whose services do not exist, because their domains are off.
-    - `bind_late`: bind a route when it is first requested, which saves a tenth of a start. Without it, a mistake in a
-      route stops the start.
-    - `draining`: set by `App.drain`, for others that need to know.
+    Handlers take `services` by their types.
     """
+    options = options or AppOptions()
     groups = (*routes, meta_routes.routes_for(settings.metrics_access))
     require_unique_operation_ids(route for group in groups for route in group.routes)
-    available = [route for group in groups for route in group.routes]
     api_docs = ApiDocs(
         lambda: describe(groups, list(map(bind, available)), __version__),
-        lambda: describe_events(event_types or {}, __version__),
+        lambda: describe_events(options.event_types, __version__),
     )
     provided = {**(services or {}), ApiDocs: api_docs, MetricsCache: MetricsCache()}
 
@@ -377,34 +336,22 @@ def make_app(
     def bind(route: Route) -> BoundRoute:
         return BoundRoute(route, provided, settings)
 
-    def is_available(route: Route) -> bool:
-        try:
-            bind(route)
-        except MissingService:
-            return False
-        return True
-
-    if skip_unavailable:
-        available = list(filter(is_available, available))
-    elif not bind_late:
+    available = [route for group in groups for route in group.routes]
+    if options.skip_unavailable:
+        available = [route for route in available if _is_available(route, bind)]
+    elif not options.bind_late:
         for route in available:
             bind(route)
-    active_limiter = limiter if settings.rate_limits else None
-    return App(
-        available,
-        bind,
-        api_docs,
-        authorizer=Authorizer(auth, active_limiter, pages, viewer_auth, admin_mfa or AdminMfa()),
-        settings=settings,
-        limiter=active_limiter,
-        idempotency=idempotency,
-        observer=observer,
-        error_formats=error_formats or {},
-        explain_error=explain_error,
-        draining=draining,
-        security_log=security_log,
-        replication=replication,
-    )
+    return App(available, bind, api_docs, auth=auth, settings=settings, options=options)
+
+
+def _is_available(route: Route, bind: Callable[[Route], BoundRoute]) -> bool:
+    """Whether the services exist that a route needs."""
+    try:
+        bind(route)
+    except MissingService:
+        return False
+    return True
 
 
 def _first_segment(request: Request) -> str:
