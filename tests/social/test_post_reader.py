@@ -95,6 +95,9 @@ async def test_another_process_shows_every_change_at_the_next_read(
                 is_shown = await redis_client.exists(POST(id)) and not await redis_client.hexists(POST(id), "banned")
                 assert (found is not None) == bool(is_shown)
                 assert found is None or found == await read_item(redis_client, viewer, found)
+                post = await reader.single(None, id)
+                stored = await redis_client.hgetall(POST(id))
+                assert post == (post_from_hash(stored, id, liked=False, bookmarked=False) if is_shown else None)
             muted = set(await redis_client.zrange(f"{USER(viewer.name)}:muted", 0, -1))
             followed = await redis_client.smembers(f"{USER(viewer.name)}:following")
             authors = {

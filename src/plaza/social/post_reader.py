@@ -66,6 +66,15 @@ class PostReader:
         self.lists: TrackingCache[Members] = TrackingCache(functions.valkey, MAX_CACHED_LISTS, size_of=_list_size)
         self.pages: KnownPages[KnownPage] = KnownPages(functions.valkey, MAX_KNOWN_PAGES, _cached_post_of)
 
+    async def single(self, viewer: Actor | None, id: str) -> Post | None:
+        """Return a post, None for one that is deleted, banned or hidden. One round trip; two on a cluster."""
+        if viewer is None and self.posts.get(POST(id)) is not None:
+            await self.valkey.call("EXISTS", POST(id))  # earlier invalidations arrive before its reply
+            if (cached := self.posts.get(POST(id))) is not None:
+                return None if cached.post.banned else cached.post
+        (item,) = await self.items(ReadView(viewer, users=False, feed=False), [id], listed=False)
+        return None if item is None else item.post
+
     async def items(self, view: ReadView, ids: Sequence[str], *, listed: bool = True) -> list[FeedItem | None]:
         """Return posts for a viewer, None for one that is deleted, banned or hidden.
 
@@ -92,14 +101,14 @@ class PostReader:
         names = loaded.authors()
         missing = [id for id in ids if id not in loaded.posts]
         missing_authors = [name for name in names if name not in loaded.profiles] if view.users else []
-        missing_lists = [key for key in view.lists() if key not in loaded.lists]
+        missing_lists = [key for key in view.lists if key not in loaded.lists]
         # A list that is cached, and is short, answers for itself.
         questions = [each for each in view.questions(names, ids) if not is_short(loaded.lists.get(each.key))]
         commands = [question.command() for question in questions]
         unsure = [id for id in ids if id not in loaded.likes] if view.viewer else []
         if view.viewer is not None and unsure:
             commands.append(self.functions.query_command("social_liked", [], view.viewer.name, *unsure))
-        are_relations_known = all(is_short(loaded.lists.get(key)) for key in view.relations())
+        are_relations_known = all(is_short(loaded.lists.get(key)) for key in view.relations)
         if view.viewer is not None and missing and not are_relations_known:
             commands.append(self._hidden_query(view, missing))
         if missing or missing_authors or missing_lists:
@@ -121,7 +130,7 @@ class PostReader:
         """
         view, loaded = ReadView(viewer, feed=False), LoadedPosts()
         loaded.profiles = {name: profile for name in names if (profile := self.profiles.get(USER(name)))}
-        hiding = view.hiding_lists()
+        hiding = view.hiding_lists
         loaded.lists = {key: known for key in hiding if (known := self.lists.get(key)) is not None}
         missing = [name for name in names if name not in loaded.profiles]
         missing_lists = [key for key in hiding if key not in loaded.lists]
@@ -184,7 +193,7 @@ class PostReader:
         return loaded
 
     def _cached_lists(self, view: ReadView) -> dict[str, Members]:
-        return {key: members for key in view.lists() if (members := self.lists.get(key)) is not None}
+        return {key: members for key in view.lists if (members := self.lists.get(key)) is not None}
 
     async def _load_missing(
         self,
@@ -207,7 +216,7 @@ class PostReader:
             for key, members in more.lists.items():
                 self.lists.put(key, members)
 
-        sorted_sets = [key for key in missing_lists if key != view.following()]
+        sorted_sets = [key for key in missing_lists if key != view.following]
         keys = [*map(POST, missing), *map(USER, missing_authors), *missing_lists]
         fields = ",".join(PUBLIC_FIELDS) if view.users else ""
         args = (len(missing), len(missing_authors), len(sorted_sets), fields, *POST_FIELDS)
@@ -310,7 +319,7 @@ class LoadedPosts(Struct):
             all(id in self.posts for id in ids)
             and (view.viewer is None or all(id in self.likes for id in ids))
             and (not view.users or all(name in self.profiles for name in self.authors()))
-            and all(is_short(self.lists.get(key)) for key in view.lists())
+            and all(is_short(self.lists.get(key)) for key in view.lists)
         )
 
     def authors(self) -> list[str]:
@@ -338,7 +347,7 @@ class KnownPage:
 
 def _hiding_commands(view: ReadView) -> list[Command]:
     """Return the commands that read whether any user is hidden from the viewer."""
-    return [("EXISTS", key) for key in view.hiding_lists()]
+    return [("EXISTS", key) for key in view.hiding_lists]
 
 
 def _viewer_keys(view: ReadView) -> list[str]:
@@ -362,7 +371,7 @@ def _marks(
     rest = list(replies)
     for question in questions:
         answer = question.answer(rest.pop(0))
-        if question.key == view.following():  # the authors of missing posts are not asked about
+        if question.key == view.following:  # the authors of missing posts are not asked about
             answer.update(set(loaded.authors()).difference(question.items))
         members.setdefault(question.key, answer)
     me = view.viewer.name
@@ -373,7 +382,7 @@ def _marks(
     if rest:
         (hidden_flags,) = rest
         hidden.update(id for id, is_hidden in zip(missing, hidden_flags, strict=True) if is_hidden)
-    return ViewerMarks(hidden, liked, members.get(view.bookmarked() or "", ()))
+    return ViewerMarks(hidden, liked, members.get(view.bookmarked or "", ()))
 
 
 def _items(view: ReadView, ids: Sequence[str], loaded: LoadedPosts, marks: ViewerMarks) -> list[FeedItem | None]:

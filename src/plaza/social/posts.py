@@ -29,7 +29,6 @@ from plaza.social.keys import (
 from plaza.social.model import DeletionResult, NewPost, NoProfile, Post, PostEdit, post_from_hash
 from plaza.social.post_pictures import PostPictures
 from plaza.social.post_reader import PostReader
-from plaza.social.read_view import ReadView
 from plaza.social.users import Users, read_copied_profile
 
 # On a cluster, block lists up to this length are read in the same round trip as the post's author.
@@ -92,10 +91,10 @@ class Posts:
             fields = await self.valkey.call("HGETALL", POST(id))
             if "banned" in fields and "user_id" in fields:
                 return await self._with_flags(viewer, id, fields)
-        (item,) = await self.reader.items(ReadView(viewer, users=False, feed=False), [id], listed=False)
-        if item is None:
+        post = await self.reader.single(viewer, id)
+        if post is None:
             raise no_post(id)
-        return item.post
+        return post
 
     async def edit(self, actor: Actor, id: str, edit: PostEdit) -> Post:
         """Change the text of the caller's post; the old text is kept, tags follow the new one. Three round trips."""

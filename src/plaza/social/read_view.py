@@ -18,46 +18,43 @@ Command = tuple[Arg, ...]
 Members = frozenset[str] | Literal[False]
 
 
-class ReadView(Struct):
-    """The viewer, and what kind of list is read."""
+class ReadView:
+    """The viewer, what kind of list is read, and the viewer's lists that a page depends on."""
 
-    viewer: Actor | None
-    users: bool = True  # include the authors' public profiles
-    feed: bool = True  # leave out muted users
-    followed: bool = False  # only users that the viewer follows
-    created_after: int = 0  # leave out posts that were created before this time, Unix milliseconds
-
-    def hiding_lists(self) -> list[str]:
-        """Return the sorted sets of the users that are hidden from the viewer."""
-        if self.viewer is None:
-            return []
-        muted = [USER_MUTED(self.viewer.name)] if self.feed else []
-        return [*dict.fromkeys(hiding_keys(self.viewer)), *muted]
-
-    def following(self) -> str | None:
-        """Return the set that authors must be in, if there is one."""
-        return USER_FOLLOWING(self.viewer.name) if self.viewer is not None and self.followed else None
-
-    def relations(self) -> list[str]:
-        """Return the lists that decide whose posts the viewer may see."""
-        following = self.following()
-        return [*self.hiding_lists(), *([following] if following else [])]
-
-    def bookmarked(self) -> str | None:
-        return USER_BOOKMARKED(self.viewer.name) if self.viewer is not None else None
-
-    def lists(self) -> list[str]:
-        """Return all lists of the viewer that a page depends on: first sorted sets, then sets."""
-        return [key for key in (*self.hiding_lists(), self.bookmarked(), self.following()) if key is not None]
+    def __init__(
+        self,
+        viewer: Actor | None,
+        users: bool = True,
+        feed: bool = True,
+        followed: bool = False,
+        created_after: int = 0,
+    ) -> None:
+        self.viewer = viewer
+        self.users = users  # include the authors' public profiles
+        self.feed = feed  # leave out muted users
+        self.followed = followed  # only users that the viewer follows
+        self.created_after = created_after  # leave out posts that were created before this time, Unix milliseconds
+        self.hiding_lists: list[str] = []  # the sorted sets of the users that are hidden from the viewer
+        self.following: str | None = None  # the set that authors must be in, if there is one
+        self.bookmarked: str | None = None
+        self.relations: list[str] = []  # the lists that decide whose posts the viewer may see
+        self.lists: list[str] = []  # all of these: first sorted sets, then sets
+        if viewer is not None:
+            muted = [USER_MUTED(viewer.name)] if feed else []
+            self.hiding_lists = [*dict.fromkeys(hiding_keys(viewer)), *muted]
+            self.bookmarked = USER_BOOKMARKED(viewer.name)
+            self.following = USER_FOLLOWING(viewer.name) if followed else None
+            following = [self.following] if self.following is not None else []
+            self.relations = [*self.hiding_lists, *following]
+            self.lists = [*self.hiding_lists, self.bookmarked, *following]
 
     def questions(self, names: Sequence[str], ids: Sequence[str] = ()) -> list[Question]:
         """Return what to ask about authors and posts, for lists whose members are not known."""
-        following, bookmarked = self.following(), self.bookmarked()
-        asked = [Question(key, names, "ZMSCORE") for key in self.hiding_lists() if names]
-        if following is not None and names:
-            asked.append(Question(following, names, "SMISMEMBER"))
-        if bookmarked is not None and ids:
-            asked.append(Question(bookmarked, ids, "ZMSCORE"))
+        asked = [Question(key, names, "ZMSCORE") for key in self.hiding_lists if names]
+        if self.following is not None and names:
+            asked.append(Question(self.following, names, "SMISMEMBER"))
+        if self.bookmarked is not None and ids:
+            asked.append(Question(self.bookmarked, ids, "ZMSCORE"))
         return asked
 
 
@@ -79,13 +76,11 @@ class Question(NamedTuple):
 
 def hidden_authors(view: ReadView, authors: Collection[str], members: Mapping[str, Collection[str]]) -> set[str]:
     """Return the authors whose posts the viewer must not see, given the members of the viewer's lists."""
-    hidden: set[str] = set()
-    for key in view.hiding_lists():
-        hidden.update(members.get(key, ()))
-    hidden &= set(authors)
-    following = view.following()
-    if following is not None and following in members:
-        hidden.update(set(authors).difference(members[following]))
+    names, hidden = set(authors), set[str]()
+    for key in view.hiding_lists:
+        hidden |= names.intersection(members.get(key, ()))
+    if view.following is not None and view.following in members:
+        hidden |= names.difference(members[view.following])
     return hidden
 
 
