@@ -31,6 +31,11 @@ FOCUS_AND_MOTION = """() => {
   return [...unmarked.map((each) => `no focus mark: ${name(each)}`), ...moves.map((each) => `moves: ${name(each)}`)];
 }"""
 
+# Tables of which a phone shows only a part.
+SCROLLED_TABLES = """() => [...document.querySelectorAll(".scroll")]
+  .filter((each) => each.scrollWidth > each.clientWidth)
+  .map((each) => `${each.scrollWidth - each.clientWidth} px too wide: ${each.getAttribute("aria-label")}`)"""
+
 
 def excess_widths(page: Page) -> list[str]:
     """The widths at which a page is too wide for its window. 640 px are 1,280 px at a zoom of 200%."""
@@ -39,7 +44,7 @@ def excess_widths(page: Page) -> list[str]:
         page.set_viewport_size({"width": width, "height": 800})
         excess = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         found += [f"{excess} px too wide for {width} px"] if excess else []
-    return found
+    return [*found, *page.evaluate(SCROLLED_TABLES)]
 
 
 def violations(page: Page, *rules: str) -> list[str]:

@@ -274,6 +274,22 @@ def test_everything_works_without_javascript(windows: Windows, plaza: BrowserCom
     expect(page.get_by_role("link", name="Sign in").first).to_be_visible()
 
 
+def test_a_page_that_was_unavailable_opens_by_itself(windows: Windows, plaza: BrowserCommunity) -> None:
+    window = windows()
+    valkey = plaza.server.valkey()
+    valkey.suspend()
+    try:
+        window.page.goto("/app/articles?order=time")
+        expect(window.page.get_by_role("heading", level=1)).to_have_text("Plaza is briefly unavailable")
+        expect(window.page.get_by_role("status").first).to_have_text("This page opens by itself as soon as it can.")
+        found = look_at(window.page, "unavailable")
+    finally:
+        valkey.resume()
+    expect(window.page.get_by_role("heading", level=1)).to_have_text("Articles")
+    assert found == []
+    window.errors = [line for line in window.errors if "503" not in line]
+
+
 def test_the_first_paint_of_explore_takes_five_requests(windows: Windows) -> None:
     window = windows()
     response = window.page.goto("/app")

@@ -166,3 +166,4 @@ async def test_a_temporary_error_offers_to_try_again(server: Server, tmp_path: P
         refused = await guest.get("/app/articles?order=time")
     assert refused.status_code == 429
     assert 'href="/app/articles?order=time">Try again' in refused.text
+    assert "Too many requests in a short time. Try again in 60 min." in refused.text

@@ -164,17 +164,22 @@ async def test_a_page_of_complete_texts_shows_as_many_as_fit_and_the_rest_on_the
     assert len(set(shown)) == len(shown) == 20
 
 
-async def test_errors_are_pages_for_browsers_and_problem_documents_for_scripts(ana: PageClient) -> None:
+async def test_errors_are_pages_for_browsers_and_problem_documents_for_scripts(
+    ana: PageClient, guest: PageClient
+) -> None:
     missing = await ana.get("/app/people/missing")
     assert missing.status_code == 404
-    assert "No user has this name." in missing.text
+    assert missing.text.count("No user has this name") == 2, "the title of the page and its heading"
     assert any(tag == "nav" for tag, _ in ParsedPage(missing.text).elements), "with the navigation"
     assert "Sign out" in missing.text
     assert (await ana.get("/app/operator")).status_code == 403
     assert (await ana.submit("/app/sign-out", page="/app/operator")).status_code == 303, "its form works too"
     assert "Sign out" not in (await ana.get("/app/people/missing")).text
     await ana.sign_up("ana2")
-    assert (await ana.get("/app/no/such/page")).headers["content-type"].startswith("text/html")
+    unknown = await ana.get("/app/no/such/page")
+    assert unknown.headers["content-type"].startswith("text/html")
+    assert "Sign out" in unknown.text, "also where nothing needs the session"
+    assert "Create account" in (await guest.get("/app/no/such/page")).text
     problem = await ana.get("/app/people/missing", headers={"x-fragment": "1"})
     assert problem.json()["code"] == "no_profile"
     assert (await ana.get("/nowhere")).json()["code"] == "not_found"
@@ -210,7 +215,8 @@ async def test_an_unavailable_valkey_gives_an_error_page(tmp_path: Path) -> None
                 response = await client.get("/app")
     assert response.status_code == 503
     assert "retry-after" in response.headers
-    assert "<h1>Temporarily unavailable</h1>" in response.text
+    assert "<h1>Plaza is briefly unavailable</h1>" in response.text
+    assert "Valkey" not in response.text
 
 
 async def test_vote_buttons_are_disabled_after_voting_has_ended(ana: PageClient, plaza: Plaza) -> None:
@@ -244,11 +250,23 @@ async def test_counters_of_zero_are_not_shown(ana: PageClient) -> None:
     assert re.findall(r"</svg><span>(\d+)", (await ana.get(post)).text) == ["1"]
 
 
+async def test_a_search_that_only_excludes_says_why_it_finds_nothing(guest: PageClient) -> None:
+    for query in ("-red", "-%23sky%20-from:ana"):
+        assert "There is no word to search for" in (await guest.get(f"/app/search?q={query}")).text
+    assert "There is no word" not in (await guest.get("/app/search?q=lamp%20-red")).text
+
+
 async def test_event_pages_show_one_viewer_count(guest: PageClient, plaza: Plaza) -> None:
     live = plaza.get(LiveService)
-    await live.declare("fair", EventDeclaration(title="The fair"))
+    now, day_ms = plaza.core.clock.now_ms(), 86_400_000
+    await live.declare("fair", EventDeclaration(title="The fair", starts_at=now - 2 * day_ms))
+    await live.declare("over", EventDeclaration(title="The concert", starts_at=now - 2 * day_ms))
+    await live.declare("begun", EventDeclaration(title="The talk", starts_at=now - day_ms // 2))
     await live.beat(Viewer("ana", "10.0.0.1", "ZZ"), "fair", Heartbeat(location="web"))
-    assert "1 watching" in (await guest.get("/app")).text
+    sidebar = (await guest.get("/app")).text
+    assert "1 watching" in sidebar
+    assert "The talk" in sidebar
+    assert "The concert" not in sidebar, "it is over"
     for path in ("/app/events", "/app/events/fair"):
         assert "1 watching" not in (await guest.get(path)).text, "the sidebar may be ten seconds older"
 

@@ -98,7 +98,8 @@ class RateLimited(TooFast):
     """429 with the caller's quota."""
 
     def __init__(self, limit: LimitState, retry_after: float) -> None:
-        super().__init__("Too many requests of this kind. Wait as `Retry-After` says.", retry_after=retry_after)
+        wait = f"{retry_after:.0f} s" if retry_after < 120 else f"{math.ceil(retry_after / 60)} min"
+        super().__init__(f"Too many requests in a short time. Try again in {wait}.", retry_after=retry_after)
         self.limit = limit
 
 

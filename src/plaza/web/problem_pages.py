@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import parse_qs, quote
 
-from plaza.core.errors import BadRequest, Invalid, MethodNotAllowed, NotFound, PlazaError
+from plaza.core.errors import BadRequest, Invalid, MethodNotAllowed, NotFound, PlazaError, Unavailable
 from plaza.core.http.access import AdminMfaRequired
 from plaza.core.http.problem_details import error_headers, problem
 from plaza.core.http.request import Request
@@ -24,9 +24,7 @@ _ADVICE: Final = {
     403: "You do not have permission to do this.",
     404: "It may have been deleted, or the address may be wrong.",
     410: "The list has changed since you opened it. Start again at its first page.",
-    429: "Wait a moment and try again.",
     500: "This is an error on our side. It has been logged.",
-    503: "A service that Plaza needs is not available. This usually takes a few seconds.",
 }
 # Errors that may be gone in a moment.
 _TEMPORARY: Final = frozenset({429, 500, 503})
@@ -39,6 +37,9 @@ def wants_page(request: Request) -> bool:
 
 def problem_page(error: PlazaError, request: Request) -> Response[Any]:
     """Return an error as a page. A visitor who must sign in is redirected to the sign-in page and then comes back."""
+    if isinstance(error, Unavailable):
+        again = "Plaza is busy or restarting. Try again in a few seconds."
+        error = BrieflyUnavailable(again, retry_after=error.retry_after)
     if not wants_page(request):
         return problem(error, request.request_id)
     if error.status == 401:
@@ -48,20 +49,31 @@ def problem_page(error: PlazaError, request: Request) -> Response[Any]:
     visitor: Visitor = request.visitor or ANONYMOUS
     body = render(
         "problem.html",
-        **_frame(visitor),
+        **_frame(visitor, is_known=request.visitor is not None),
         error=error,
         advice=_ADVICE.get(error.status, ""),
         request_id=request.request_id,
+        opens_by_itself=error.status == 503 and request.method == "GET",
         **_ways_to_continue(error, request),
     )
     headers = [pair for pair in error_headers(error) if pair[0] != "www-authenticate"]
     return html_response(body, *headers, status=error.status, is_personal=visitor.actor is not None)
 
 
-def _frame(visitor: Visitor) -> dict[str, Any]:
-    """The frame of the page, for a visitor who is already identified: to do that now could fail for the same reason."""
-    account = (visitor.name, visitor.has_admin_role, "", visitor.avatar, visitor.unread, visitor.cart)
+def _frame(visitor: Visitor, *, is_known: bool) -> dict[str, Any]:
+    """The frame of the page, for a visitor who is already identified: to do that now could fail for the same reason.
+
+    Who is not identified may be signed in, and gets no links to sign in.
+    """
+    sign_in_path = HOME if is_known and visitor.actor is None else ""
+    account = (visitor.name, visitor.has_admin_role, sign_in_path, visitor.avatar, visitor.unread, visitor.cart)
     return {"site_header": site_header("", *account), "return_path": HOME, "csrf": visitor.csrf, "sidebar": ""}
+
+
+class BrieflyUnavailable(Unavailable):
+    """What visitors read of a 503. The log says which service is not available."""
+
+    title = "Plaza is briefly unavailable"
 
 
 class InvalidAddress(Invalid):

@@ -21,7 +21,7 @@ TAB: Final = "Growth"
 SPANS: Final = ((30, "30 days"), (90, "90 days"), (365, "A year"))
 CHARTS: Final = (
     ("new_users", "New users", "Accounts that were registered."),
-    ("active", "Active users", "Users who posted, commented, liked, voted, followed or ordered, within about 1%."),
+    ("active", "Active users", "Users who wrote, liked, voted, followed or ordered, within about 1%."),
     ("posts", "Posts", "Posts that were written, also those that were deleted later."),
     ("votes", "Votes", "Votes on articles, also changed ones."),
     ("orders", "Orders", "Orders that were placed, also those that were cancelled later."),

@@ -23,6 +23,8 @@ from plaza.web.rendering import fragment
 
 REFRESH_MS: Final = 10_000
 MAX_ENTRIES: Final = 4
+# An event without viewers is over some time after its start: events have no end.
+OVER_AFTER_MS: Final = 24 * 3_600_000
 MAX_GROUPS: Final = 12
 MAX_TAGS: Final = 8
 
@@ -78,7 +80,12 @@ class Sidebar:
             self._articles_html = fragment("sidebar.html", events=(), articles=articles, tags=(), now=now)
 
     async def _list_events(self) -> Sequence[ScheduledEvent]:
-        return () if self._schedule is None else await self._schedule.list_events()
+        """Return the events that have viewers, come or have just begun."""
+        if self._schedule is None:
+            return ()
+        since = self._clock.now_ms() - OVER_AFTER_MS
+        listed = await self._schedule.list_events()
+        return [event for event in listed if event.watching or event.starts_at is None or event.starts_at > since]
 
     async def _list_articles(self) -> Sequence[Article]:
         """Return popular articles, and note the groups."""

@@ -175,6 +175,8 @@ class App:
             if type(error) is Forbidden and request.actor is not None and request.actor.lacks_mfa:
                 error = AdminMfaRequired(NEEDS_MFA)  # with it, the admin might have been allowed
             on_error = bound.route.on_error if bound else self.error_formats.get(_first_segment(request))
+            if bound is None and on_error is not None:
+                await self.authorizer.identify_visitor(request)
             return _error_response(await self.explain_error(error), request, on_error)
 
     def _find(self, request: Request) -> RouteNode[Route]:

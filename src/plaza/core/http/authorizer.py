@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from plaza.core.admin_mfa import AdminMfa
 from plaza.core.auth import Actor, Auth
-from plaza.core.errors import Forbidden, Unauthenticated, Unavailable
+from plaza.core.errors import Forbidden, PlazaError, Unauthenticated, Unavailable
 from plaza.core.http.access import VIEWER, require_access
 from plaza.core.http.bound_route import BoundRoute
 from plaza.core.http.request import Request
@@ -67,6 +67,11 @@ class Authorizer:
             await self.authorize(request, bound)
             return True
         return False
+
+    async def identify_visitor(self, request: Request) -> None:
+        """Identify the user of a page's cookie for an error page, whose frame is a guest's if that fails."""
+        with suppress(PlazaError):
+            await self._signed_in(request)
 
     async def limited_name(self, request: Request, bound: BoundRoute) -> str | None:
         """The user whose rate limit a request counts against. Open routes ignore wrong credentials."""

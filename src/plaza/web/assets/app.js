@@ -241,4 +241,7 @@ for (const element of document.querySelectorAll("[data-module]")) {
   import(`./${element.dataset.module}.js`).then((module) => module.start(element, { applyFragment, showMessage }));
 }
 
-if (document.querySelector("[data-watch], article.post")) addEventListener("load", () => setTimeout(() => import("./updates.js")));
+// Error pages are not updated: they do not say since when.
+if (document.body.dataset.since && document.querySelector("[data-watch], article.post")) {
+  addEventListener("load", () => setTimeout(() => import("./updates.js")));
+}

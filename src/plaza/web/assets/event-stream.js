@@ -24,9 +24,20 @@ export function openStream(url, onData, { onState = () => {}, onStart = () => {}
     stream.onerror = () => {
       onState("the server is not responding; retrying");
       if (stream.readyState !== EventSource.CLOSED) return;
+      if (retryMs === RETRY_MS) stopIfRefused(stream.url);
       retryTimer = setTimeout(start, retryMs * (1 + Math.random()));
       retryMs = Math.min(2 * retryMs, MAX_RETRY_MS);
     };
+  }
+
+  // A browser does not tell scripts why a stream was refused.
+  async function stopIfRefused(address) {
+    const request = new AbortController();
+    const { status } = await fetch(address, { signal: request.signal }).catch(() => ({}));
+    request.abort(); // it may be a stream
+    if (status !== 401 && status !== 403) return;
+    stop();
+    onState(status === 401 ? "not updated: you are signed out" : "not updated: you may not see this page any more");
   }
 
   if (pauseWhenHidden) document.addEventListener("visibilitychange", start);
