@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from plaza.challenges.model import (
 from plaza.challenges.tables import EDIT, POST, REACTION
 from plaza.core.errors import Forbidden, Invalid, NotFound
 from plaza.core.paging import Page
-from tests.challenges.conftest import ANA, BEN, CLEO, ROOT, ChallengeServices
+from tests.challenges.conftest import ANA, BEN, CLEO, ROOT, ChallengeServices, user
 from tests.challenges.expected_state import assert_matches_tables
 
 
@@ -55,6 +56,21 @@ async def test_an_edited_post_keeps_its_old_texts(services: ChallengeServices, m
     assert await old_texts(services, "post") == []
     with pytest.raises(NotFound):
         await services.posts.delete(BEN, post.id)
+
+
+async def test_reactions_to_a_post_that_is_being_deleted_go_with_it(
+    services: ChallengeServices, redis_client: Any
+) -> None:
+    """Each is refused or deleted, and logged: the daily job need not rebuild reactions."""
+    id = await services.joined(BEN)
+    await services.daily_job.run()
+    for _ in range(8):
+        post = (await services.post(BEN, id)).id
+        reacting = [services.posts.react(user(f"user{n}"), post) for n in range(3)]
+        for done in await asyncio.gather(*reacting, services.posts.delete(BEN, post), return_exceptions=True):
+            assert not isinstance(done, BaseException) or isinstance(done, NotFound), done
+    await assert_matches_tables(services, redis_client, ignore="db_len")
+    assert (await services.daily_job.run()).rebuilt == []
 
 
 async def test_a_deleted_post_is_in_no_key(services: ChallengeServices, redis_client: Any) -> None:

@@ -147,6 +147,24 @@ async def test_only_an_admin_can_run_the_daily_job(web: httpx.AsyncClient) -> No
     assert again.json() == rolled.json() | {"rebuilt": [], "rows": dict.fromkeys(rolled.json()["db_len"], 0)}
 
 
+async def test_the_api_key_deletes_as_an_admin_and_that_is_logged(web: httpx.AsyncClient) -> None:
+    key = {"x-api-key": API_KEY}
+    id = (await web.post("/challenges", json=NEW | {"is_public": False}, headers=as_("ana"))).json()["id"]
+    await web.post(f"/challenges/{id}/join", headers=as_("ana"))
+    post = (await web.post(f"/challenges/{id}/posts", json={"text": "x"}, headers=as_("ana"))).json()["id"]
+    comment = await web.post(f"/challenges/posts/{post}/comments", json={"content": "y"}, headers=as_("ana"))
+    assert (await web.get(f"/challenges/{id}/invitations", headers=key)).json()["invitations"] == []
+    for path in (f"/challenge-comments/{comment.json()['id']}", f"/challenges/posts/{post}", f"/challenges/{id}"):
+        deleted = await web.delete(path, headers=key)
+        assert deleted.status_code == 200, deleted.text
+    actions = (await web.get("/admin/log", headers=key)).json()["actions"]
+    assert [action["action"] for action in actions] == [
+        "DELETE /challenges/{id}",
+        "DELETE /challenges/posts/{id}",
+        "DELETE /challenge-comments/{id}",
+    ]
+
+
 async def test_recommendations_have_reasons_and_no_blocked_users(web: httpx.AsyncClient) -> None:
     for name in ("ana", "ben", "cleo"):
         await web.post("/auth/register", json={"username": name, "password": f"{name} password"})

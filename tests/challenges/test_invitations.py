@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from plaza.challenges import invitations as module
 from plaza.challenges.challenge_deletion import ChallengeDeletion
 from plaza.challenges.invitations import ChallengeInvitations
-from plaza.challenges.model import AlreadyJoined, NotInvited, PrivateChallenge, TooManyInvitations
+from plaza.challenges.model import (
+    AlreadyJoined,
+    ChallengeMembership,
+    NotInvited,
+    NotMember,
+    PrivateChallenge,
+    TooManyInvitations,
+)
 from plaza.core.errors import Forbidden
 from plaza.core.paging import Page
 from tests.challenges.conftest import ANA, BEN, CLEO, ROOT, ChallengeServices
@@ -25,9 +34,15 @@ async def test_an_invited_user_sees_a_private_challenge_and_joins_it(services: C
     assert [each.username for each in (await invitations.page_of_challenge(ROOT, id, Page())).invitations] == ["ben"]
     assert [each.challenge_id for each in (await invitations.page(BEN, Page())).invitations] == [id]
     assert (await services.challenges.read(BEN, id)).id == id
+    await services.challenges.join(ANA, id)
+    post = (await services.post(ANA, id)).id
+    with pytest.raises(NotMember):
+        await services.posts.react(BEN, post)
     with pytest.raises(Forbidden):
         await invitations.page_of_challenge(BEN, id, Page())
-    assert (await services.challenges.join(BEN, id)).member
+    joined = await asyncio.gather(*(services.challenges.join(BEN, id) for _ in range(4)), return_exceptions=True)
+    assert [type(each) for each in joined if not isinstance(each, ChallengeMembership)] == [AlreadyJoined] * 3
+    assert (await services.posts.react(BEN, post)).changed
     assert (await invitations.page(BEN, Page())).invitations == []
     with pytest.raises(AlreadyJoined):
         await invitations.invite(ANA, id, "ben")

@@ -15,13 +15,18 @@ from plaza.challenges.model import (
     ChallengeCommentsPage,
     DeletedChallengeComment,
     NewChallengeComment,
-    NotMember,
     clean_text,
     day_number,
 )
 from plaza.challenges.posts import missing_post, read_post
 from plaza.challenges.projection import ChallengeProjections
-from plaza.challenges.queries import read_challenge, read_visible_challenge, require_ongoing, require_visible
+from plaza.challenges.queries import (
+    read_challenge,
+    read_visible_challenge,
+    require_ongoing,
+    require_participant,
+    require_visible,
+)
 from plaza.challenges.tables import COMMENT, POST
 from plaza.core.async_engine import AsyncConnection
 from plaza.core.auth import Actor
@@ -67,12 +72,9 @@ class ChallengeComments:
         }
         async with self._sql.begin() as tx:
             await lock_username(tx, self._projections.valkey, actor.name, actor.since_ms)
-            found = await read_post(tx, post, lock=True)  # so that no deletion of the post misses the comment
+            found = await read_post(tx, post, lock="update")  # so that no deletion of the post misses the comment
             challenge = await read_challenge(tx, found.challenge_id, actor)
-            require_visible(actor, challenge)
-            is_own = actor.is_admin or actor.name == challenge.creator
-            if not (challenge.is_public or challenge.is_member or is_own):
-                raise NotMember("Only members can comment. Join the challenge first.")
+            require_participant(actor, challenge, "comment")
             require_ongoing(challenge, day_number(now))
             await self._require_not_hidden(actor, found)
             await self._require_parent(tx, actor, post, new.reply_to)

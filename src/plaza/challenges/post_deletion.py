@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Table, delete
+from sqlalchemy import ColumnElement, Table, delete, select
 
 from plaza.challenges.edits import delete_texts
 from plaza.challenges.events import STREAM, ChallengePostDeleted
@@ -26,6 +26,8 @@ class PostDeletion:
     async def delete(self, ids: Sequence[int]) -> int:
         """Delete posts with their reactions and comments. Returns how many there were. Repeatable."""
         async with self._sql.begin() as tx:
+            # Wait for reactions that are being added: they are deleted and logged too.
+            await tx.execute(select(POST.c.id).where(POST.c.id.in_(ids)).order_by(POST.c.id).with_for_update())
             reactions = await delete_logged(tx, "reaction", REACTION, REACTION.c.post_id.in_(ids))
             comments = delete(COMMENT).where(COMMENT.c.post_id.in_(ids)).returning(COMMENT.c.id)
             await delete_texts(tx, "comment", (await tx.execute(comments)).scalars().all())

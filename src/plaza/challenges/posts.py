@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Label, Table, bindparam, delete, func, select, update
 
@@ -29,6 +29,7 @@ from plaza.challenges.queries import (
     read_membership,
     read_visible_challenge,
     require_ongoing,
+    require_participant,
     require_visible,
 )
 from plaza.challenges.tables import COMMENT, DELETE_LOG, INSERT_LOG, POST, REACTION
@@ -102,7 +103,7 @@ class ChallengePosts:
         text, now = clean_text(edit.text, "text"), self._clock.now_ms()
         async with self._sql.begin() as tx:
             await lock_username(tx, self._projections.valkey, actor.name, actor.since_ms)
-            row = await read_post(tx, id, lock=True)
+            row = await read_post(tx, id, lock="update")
             require_visible(actor, await read_challenge(tx, row.challenge_id, actor))
             if row.username != actor.name:
                 raise Forbidden("Only the author can edit a post.")
@@ -176,9 +177,9 @@ class ChallengePosts:
         return Reaction(post, actor.name, True, bool(new))
 
     async def _read_post_for_reaction(self, tx: AsyncConnection, actor: Actor, post: int, today: int) -> Any:
-        row = await read_post(tx, post)
+        row = await read_post(tx, post, lock="share")  # so that no deletion of the post misses the reaction
         challenge = await read_challenge(tx, row.challenge_id, actor)
-        require_visible(actor, challenge)
+        require_participant(actor, challenge, "react")
         if await self._hidden_from(actor, [row.username]):
             raise missing_post(post)
         require_ongoing(challenge, today)
@@ -201,9 +202,12 @@ class ChallengePosts:
         return Reaction(post, actor.name, False, bool(deleted))
 
 
-async def read_post(tx: AsyncConnection, id: int, *, lock: bool = False) -> Any:
+async def read_post(tx: AsyncConnection, id: int, *, lock: Literal["share", "update"] | None = None) -> Any:
+    """A post's row. With `lock` it stays until the transaction ends; with "update" others cannot change it either."""
     statement = select(POST).where(POST.c.id == id)
-    row = (await tx.execute(statement.with_for_update() if lock else statement)).one_or_none()
+    if lock is not None:
+        statement = statement.with_for_update(read=lock == "share", key_share=lock == "share")
+    row = (await tx.execute(statement)).one_or_none()
     if row is None:
         raise missing_post(id)
     return row

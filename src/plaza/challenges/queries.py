@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Table, bindparam, func, insert, select
 
-from plaza.challenges.model import ChallengeEnded, PrivateChallenge
+from plaza.challenges.model import ChallengeEnded, NotMember, PrivateChallenge
 from plaza.challenges.tables import CHALLENGE, INSERT_LOG, INVITATION, MEMBER
 from plaza.core.async_engine import AsyncConnection
 from plaza.core.auth import Actor
@@ -83,6 +83,14 @@ def require_visible(viewer: Actor | None, challenge: Any) -> None:
     is_own = viewer is not None and (viewer.is_admin or viewer.name == challenge.creator)
     if not (is_own or challenge.is_member or challenge.is_invited):
         raise PrivateChallenge("This challenge is private. Only its creator, its members and admins can see it.")
+
+
+def require_participant(actor: Actor, challenge: Any, action: str) -> None:
+    """Raise unless a user may take part in what others post: in a private challenge its members, creator and admins."""
+    require_visible(actor, challenge)
+    is_own = actor.is_admin or actor.name == challenge.creator
+    if not (challenge.is_public or challenge.is_member or is_own):
+        raise NotMember(f"Only members can {action}. Join the challenge first.")
 
 
 def require_ongoing(challenge: Any, today: int) -> None:

@@ -61,7 +61,7 @@ from plaza.challenges.reminders import ChallengeReminders
 from plaza.challenges.service import Challenges
 from plaza.challenges.tracking import ChallengeTracking
 from plaza.core.auth import Actor
-from plaza.core.http.access import ADMIN, PUBLIC, USER
+from plaza.core.http.access import ADMIN, AUTHENTICATED, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.routes import Routes
 from plaza.core.leases import LeaseHeld
@@ -102,7 +102,7 @@ async def list_invitations(actor: Actor, page: Page, invitations: ChallengeInvit
     return await invitations.page(actor, page)
 
 
-@route.get("/challenges/{id}/invitations", access=USER, raises=[PrivateChallenge])
+@route.get("/challenges/{id}/invitations", access=AUTHENTICATED, raises=[PrivateChallenge])
 async def list_challenge_invitations(
     actor: Actor, id: ChallengeId, page: Page, invitations: ChallengeInvitations
 ) -> ChallengeInvitationsPage:
@@ -113,6 +113,7 @@ async def list_challenge_invitations(
 @route.put(
     "/challenges/{id}/invitations/{username}",
     access=USER,
+    logged=True,
     raises=[PrivateChallenge, AlreadyJoined, ChallengeEnded, TooManyInvitations],
 )
 async def add_invitation(
@@ -122,7 +123,7 @@ async def add_invitation(
     return await invitations.invite(actor, id, username)
 
 
-@route.delete("/challenges/{id}/invitations/{username}", access=USER, raises=[PrivateChallenge, NotInvited])
+@route.delete("/challenges/{id}/invitations/{username}", access=AUTHENTICATED, raises=[PrivateChallenge, NotInvited])
 async def remove_invitation(
     actor: Actor, id: ChallengeId, username: InvitedName, invitations: ChallengeInvitations
 ) -> ChallengeInvitation:
@@ -147,7 +148,7 @@ async def edit_challenge(actor: Actor, id: ChallengeId, body: ChallengeEdit, cha
     return await challenges.edit(actor, id, body)
 
 
-@route.delete("/challenges/{id}", access=USER, raises=[PrivateChallenge])
+@route.delete("/challenges/{id}", access=AUTHENTICATED, raises=[PrivateChallenge])
 async def delete_challenge(actor: Actor, id: ChallengeId, deletion: ChallengeDeletion) -> DeletedChallenge:
     """Delete a challenge with its posts (its creator or an admin). Tracked days stay."""
     return await deletion.delete(actor, id)
@@ -265,7 +266,7 @@ async def edit_challenge_post(
     return await posts.edit(actor, id, body)
 
 
-@route.delete("/challenges/posts/{id}", access=USER, raises=[PrivateChallenge])
+@route.delete("/challenges/posts/{id}", access=AUTHENTICATED, raises=[PrivateChallenge])
 async def delete_challenge_post(actor: Actor, id: PostId, posts: ChallengePosts) -> DeletedChallengePost:
     """Delete a post with its reactions and comments (its author or an admin)."""
     return await posts.delete(actor, id)
@@ -304,7 +305,7 @@ async def edit_challenge_comment(
     return await comments.edit(actor, id, body)
 
 
-@route.delete("/challenge-comments/{id}", access=USER, raises=[PrivateChallenge])
+@route.delete("/challenge-comments/{id}", access=AUTHENTICATED, raises=[PrivateChallenge])
 async def delete_challenge_comment(
     actor: Actor, id: ChallengeCommentId, comments: ChallengeComments
 ) -> DeletedChallengeComment:
@@ -312,7 +313,11 @@ async def delete_challenge_comment(
     return await comments.delete(actor, id)
 
 
-@route.put("/challenges/posts/{id}/reaction", access=USER, raises=[PrivateChallenge, ReactionToBreak])
+@route.put(
+    "/challenges/posts/{id}/reaction",
+    access=USER,
+    raises=[PrivateChallenge, NotMember, ReactionToBreak, ChallengeEnded],
+)
 async def react_to_challenge_post(actor: Actor, id: PostId, posts: ChallengePosts) -> Reaction:
     """React to a post. Repeating it changes nothing; a break is 409."""
     return await posts.react(actor, id)

@@ -13,6 +13,8 @@ from plaza.core.root_path import with_root
 from plaza.core.search_source import SearchDocument, SearchHit, count_in_table, keys_in_table
 from plaza.core.sql import Sql
 
+_FOUND: Final = CHALLENGE.c.is_public & CHALLENGE.c.deleted_ms.is_(None)
+
 
 class ChallengeSearch:
     """Public challenges, by title."""
@@ -30,10 +32,10 @@ class ChallengeSearch:
 
     def all_keys(self, after: str) -> AsyncIterator[Sequence[str]]:
         """Return the ids of all public challenges, oldest first."""
-        return keys_in_table(self._sql, CHALLENGE.c.id, after, CHALLENGE.c.is_public & CHALLENGE.c.deleted_ms.is_(None))
+        return keys_in_table(self._sql, CHALLENGE.c.id, after, _FOUND)
 
     async def count(self, after: str) -> int:
-        return await count_in_table(self._sql, CHALLENGE.c.id, after, CHALLENGE.c.is_public)
+        return await count_in_table(self._sql, CHALLENGE.c.id, after, _FOUND)
 
     async def load(self, viewer: Actor | None, keys: Sequence[str]) -> list[SearchHit | None]:
         """Return public challenges. One statement."""

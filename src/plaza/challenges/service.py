@@ -170,7 +170,7 @@ class Challenges:
             await lock_username(tx, self._projections.valkey, actor.name, actor.since_ms)
             challenge = await read_challenge(tx, id, actor)
             is_own = actor.is_admin or actor.name == challenge.creator
-            if not (challenge.is_public or is_own or challenge.is_invited):
+            if not (challenge.is_public or is_own or challenge.is_invited or challenge.is_member):
                 raise PrivateChallenge("This challenge is private. Ask its creator for an invitation.")
             require_ongoing(challenge, self._today())
             values = {"challenge_id": id, "username": actor.name, "joined_day": self._today()}
