@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import asyncpg
 import httpx
 import pytest
+from msgspec import structs
 
 from plaza.app import Plaza, running
 from plaza.backup import restoration
@@ -17,12 +20,14 @@ from plaza.backup.creation import BackupRun
 from plaza.backup.restoration import RestoreRun
 from plaza.backup.snapshots import BackupDirectory
 from plaza.core.errors import OperatorError
+from plaza.core.functions import GENERATION
 from plaza.core.keys import RESTORING
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.social.inbound_sync import InboundSync
 from tests.backup.storm import BackupStorm
-from tests.databases import with_tables
+from tests.databases import database_with_tables, with_tables
+from tests.postgres import Postgres
 from tests.processes import SimulatedCrash, serving
 from tests.processes import plaza as plaza_command
 from tests.servers import Cluster, Server
@@ -142,6 +147,57 @@ def test_the_embedded_valkey_is_backed_up_beside_its_server(tmp_path: Path) -> N
     restored = plaza_command(tmp_path / "new", "restore", str(tmp_path / "backups"))
     assert restored.returncode == 0, restored.stderr
     assert plaza_command(tmp_path / "new", "users", "role", "ana", "admin").returncode == 0, "the user is there again"
+
+
+async def test_a_restore_goes_back_from_a_newer_release(
+    plaza: Plaza, directory: BackupDirectory, settings: Settings, server: Server
+) -> None:
+    await BackupRun(plaza, directory).run()
+    with closing(sqlite3.connect(settings.data_dir / "plaza.sqlite")) as sql, sql:
+        sql.execute("UPDATE alembic_version SET version_num = 'shop_9999' WHERE version_num LIKE 'shop_%'")
+    with server.redis_client() as client:
+        name = f"plaza_social_g{GENERATION + 1}_00000000"
+        client.function_load(f"#!lua name={name}\nserver.register_function('f', function() return 1 end)")
+    assert (await RestoreRun(settings, directory).run(replaces=True)).audit.clean
+
+
+async def test_a_restore_leaves_tables_of_other_services_in_postgresql_alone(
+    server: Server, postgres: Postgres, directory: BackupDirectory, tmp_path: Path
+) -> None:
+    async with database_with_tables(postgres) as url:
+        settings = Settings(data_dir=tmp_path, valkey_url=server.url, database_url=url, rate_limits=False)
+        other = await asyncpg.connect(url)
+        try:
+            await other.execute("CREATE TABLE bill (id serial PRIMARY KEY); INSERT INTO bill DEFAULT VALUES")
+            async with running(settings) as plaza:
+                await BackupRun(plaza, directory).run()
+            await other.execute("INSERT INTO bill DEFAULT VALUES")
+            assert (await RestoreRun(settings, directory).run(replaces=True)).audit.clean
+            assert await other.fetchval("INSERT INTO bill DEFAULT VALUES RETURNING id") == 3
+
+            await other.execute("UPDATE alembic_version SET version_num = 'shop_9999' WHERE version_num LIKE 'shop_%'")
+            with server.redis_client() as client:
+                before = client.dbsize()
+                with pytest.raises(OperatorError, match=r"of a newer Plaza \(shop_9999\).*Create an empty database"):
+                    await RestoreRun(settings, directory).run(replaces=True)
+                assert client.dbsize() == before
+        finally:
+            await other.close()
+
+
+async def test_a_backup_that_was_tampered_with_writes_no_other_file(
+    plaza: Plaza, directory: BackupDirectory, settings: Settings
+) -> None:
+    snapshot = await BackupRun(plaza, directory).run()
+
+    async def secrets() -> AsyncIterator[bytes]:
+        yield b'{"../planted": "x", "api-key": "%s"}' % (b"k" * 64)
+
+    planted = await directory.chunks.put(secrets())
+    directory.save(structs.replace(snapshot, id=f"{snapshot.id}a", secrets=planted))
+    await RestoreRun(settings, directory).run(replaces=True)
+    assert (settings.data_dir / "api-key").read_text() == "k" * 64
+    assert not (settings.data_dir.parent / "planted").exists()
 
 
 async def test_no_server_starts_on_half_of_a_restore(

@@ -12,7 +12,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 import plaza
 from plaza.app import Plaza, configured_domains
@@ -21,13 +21,11 @@ from plaza.backup.chunks import BrokenBackup, ChunkStore
 from plaza.backup.media_part import MediaCopy
 from plaza.backup.postgres_part import PostgresSnapshot
 from plaza.backup.progress import OnProgress, step
-from plaza.backup.snapshots import BackupDirectory, MediaFile, MediaPart, Snapshot, SqlPart
+from plaza.backup.snapshots import SECRET_FILES, BackupDirectory, MediaFile, MediaPart, Snapshot, SqlPart
 from plaza.backup.sqlite_part import FILE, OnBytes, SqliteSnapshot
 from plaza.core.settings import Settings
 from plaza.media import domain as media
 from plaza.media.object_store import MediaStore
-
-SECRET_FILES: Final = ("api-key", "jwt-secret", "data-key")
 
 
 class SqlSnapshot(Protocol):

@@ -17,6 +17,7 @@ from plaza.backup.snapshots import SqlPart
 from plaza.backup.valkey_part import read_file
 from plaza.core import sql_migrations
 from plaza.core.async_engine import AsyncConnection
+from plaza.core.errors import OperatorError
 from plaza.core.sql import postgres_engine, postgres_url
 
 DIALECT: Final = "postgresql"
@@ -33,6 +34,7 @@ ORDER BY c.relname, a.attnum
 _SEQUENCES: Final = """
 SELECT sequencename, last_value FROM pg_sequences WHERE schemaname = current_schema() AND last_value IS NOT NULL
 """
+_RELATIONS: Final = "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace"
 
 OnBytes = Callable[[int], None]
 
@@ -93,23 +95,36 @@ async def is_empty(url: str) -> bool:
         return not await tx.run_sync(lambda connection: inspect(connection).has_table(_VERSIONS))
 
 
+async def refuse_newer(url: str, folders: Sequence[Path]) -> None:
+    """Raise `OperatorError` if a newer Plaza has migrated the tables: this one does not know what to drop."""
+    async with _transaction(url) as tx:
+        state = await tx.run_sync(sql_migrations.schema_state, folders)
+    if state.unknown:
+        raise OperatorError(
+            f"The database has tables of a newer Plaza ({', '.join(state.unknown)}), which this one cannot replace. "
+            "Nothing was changed. Create an empty database and name it in PLAZA_DATABASE_URL."
+        )
+
+
 async def load_tables(part: SqlPart, chunks: ChunkStore, url: str, folders: Sequence[Path], on_bytes: OnBytes) -> None:
     """Replace all tables by those of a backup, in one transaction."""
     async with _transaction(url) as tx:
         if await tx.run_sync(lambda connection: inspect(connection).has_table(_VERSIONS)):
             await tx.run_sync(sql_migrations.drop_all, folders)
+        others = set((await tx.execute(text(_RELATIONS))).scalars())  # of other services
         await tx.run_sync(sql_migrations.upgrade_to, folders, part.revisions)
         driver = (await tx.get_raw_connection()).driver_connection
         assert driver is not None
         for table in await tx.run_sync(_tables):
-            if table in part.streams:
+            if table in part.streams and table not in others:
                 stream = part.streams[table]
                 await driver.copy_to_table(
                     table, source=chunks.read(stream), columns=part.columns[table], format="binary"
                 )
                 on_bytes(stream.bytes)
-        for name, last in part.sequences.items():
-            await tx.execute(text("SELECT setval(to_regclass(:name), :last)"), {"name": name, "last": last})
+        for name in part.sequences.keys() - others:
+            values = {"name": name, "last": part.sequences[name]}
+            await tx.execute(text("SELECT setval(to_regclass(:name), :last)"), values)
 
 
 def _tables(connection: Connection) -> list[str]:

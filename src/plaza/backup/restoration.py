@@ -21,10 +21,11 @@ from plaza.app import Plaza, configured_domains, migration_folders, running
 from plaza.backup import media_part, postgres_part, sqlite_part, valkey_part
 from plaza.backup.chunks import write_file
 from plaza.backup.progress import UNFINISHED_RESTORE, OnProgress, step
-from plaza.backup.snapshots import BackupDirectory, Snapshot
+from plaza.backup.snapshots import SECRET_FILES, BackupDirectory, Snapshot
 from plaza.core import keys, sql_migrations
 from plaza.core.embedded_valkey import EmbeddedValkey
 from plaza.core.errors import OperatorError
+from plaza.core.functions import delete_libraries
 from plaza.core.security_log import DONE, LogEntry
 from plaza.core.settings import Settings
 from plaza.core.valkey import Valkey
@@ -76,6 +77,8 @@ class RestoreRun:
             _refuse_other_layout(snapshot, valkey)
             if not replaces:
                 await self._refuse_non_empty(valkey)
+            elif self._settings.database_url:
+                await postgres_part.refuse_newer(self._settings.database_url, self._folders())
             await _refuse_other_process(valkey)
             count = await self._write(snapshot, valkey)
             audit = await self._repair(snapshot, settings, operator)
@@ -118,6 +121,7 @@ class RestoreRun:
         settings, chunks = self._settings, self._chunks
         await valkey_part.delete_keys(valkey)
         await valkey.call("SET", keys.RESTORING(), snapshot.id)
+        await delete_libraries(valkey)  # a newer Plaza's would refuse this one
         scratch = settings.data_dir / UNFINISHED_RESTORE
         shutil.rmtree(scratch, ignore_errors=True)
         try:
@@ -135,8 +139,10 @@ class RestoreRun:
         if snapshot.media is not None:
             files = await self._directory.media_files(snapshot)
             await media_part.load_files(files, chunks, MediaStore.open(settings), step(self._on_progress, "media"))
-        for name, content in json.loads(await chunks.read_all(snapshot.secrets)).items():
-            write_file(settings.data_dir / name, content.encode())
+        stored = json.loads(await chunks.read_all(snapshot.secrets))
+        for name in SECRET_FILES:  # no other name: a backup that was tampered with would write files anywhere
+            if name in stored:
+                write_file(settings.data_dir / name, stored[name].encode())
         return count
 
     async def _repair(self, snapshot: Snapshot, settings: Settings, operator: str) -> AuditReport:

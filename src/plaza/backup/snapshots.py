@@ -21,6 +21,8 @@ from plaza.backup.chunks import BrokenBackup, ChunkStore, StoredStream, sync_fol
 from plaza.core.errors import OperatorError
 
 FORMAT: Final = 1
+# Of the data directory.
+SECRET_FILES: Final = ("api-key", "jwt-secret", "data-key")
 
 
 class ValkeyPart(msgspec.Struct, frozen=True):

@@ -281,6 +281,13 @@ async def _names(node: Valkey) -> set[str]:
     return {library["library_name"] for library in libraries}
 
 
+async def delete_libraries(valkey: Valkey) -> None:
+    """Delete Plaza's libraries of all versions. A process that uses one loads it again."""
+    for node in valkey.primaries():
+        for name in await _names(node):
+            await node.call("FUNCTION", "DELETE", name)
+
+
 async def _load(node: Valkey, domain: str, built: BuiltLibrary, loaded: set[str]) -> None:
     others = [match for match in map(LIBRARY_NAME.fullmatch, loaded) if match and match[1] == domain]
     if any(int(match[2]) > GENERATION for match in others):
