@@ -26,7 +26,7 @@ import plaza
 from tests.processes import environment, serving
 
 ROUNDS: Final = 5
-COMMANDS: Final = ("--help", "keys", "token ana", "users role ana admin", "api-keys list", "audit")
+COMMANDS: Final = ("--help", "keys", "token ana", "users role ana admin", "api-keys list", "doctor", "audit")
 SOURCE: Final = Path(plaza.__file__).parent.parent
 
 

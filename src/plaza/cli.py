@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import plaza
 from plaza.core.process.gc_freeze import relax_gc
@@ -87,14 +87,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return print_error(expected)
 
 
-class _PrintVersion(argparse.Action):
-    """Reads the version when it is asked for, which takes longer than the rest of `plaza --help`."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        print(f"plaza {plaza.__version__}")
-        parser.exit()
-
-
 def parser(command: str = "") -> argparse.ArgumentParser:
     """The parser of one command, or of all without the name of one. `docs/commands.md` is generated from it."""
     top = argparse.ArgumentParser(
@@ -102,7 +94,7 @@ def parser(command: str = "") -> argparse.ArgumentParser:
         description="A community platform back end on Valkey.",
         epilog="Settings are environment variables; docs/settings.md lists them.",
     )
-    top.add_argument("--version", action=_PrintVersion, nargs=0, help="show program's version number and exit")
+    top.add_argument("--version", action="version", version=f"plaza {plaza.__version__}")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     modules = [COMMANDS[command]] if command in COMMANDS else dict.fromkeys(COMMANDS.values())
     for module in modules:

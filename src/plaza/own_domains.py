@@ -1,4 +1,4 @@
-"""The names of Plaza's own domains, and their catalogues without their services and tables."""
+"""The names of Plaza's own domains, and what is known of them without their services and tables."""
 
 from __future__ import annotations
 
@@ -30,9 +30,14 @@ OWN_DOMAINS: Final = (
 )
 
 
+def only_own_domains(settings: Settings) -> bool:
+    """Whether all of Plaza's own domains run and no others, as usual: then none has to be imported to know which."""
+    return not settings.domains and not domain_packages()
+
+
 def configured_catalogues(settings: Settings) -> list[Catalogue]:
     """Return the keys of the domains that the settings name, or of all that are installed, by domain."""
-    if settings.domains or domain_packages():
+    if not only_own_domains(settings):
         from plaza.app import catalogues, configured_domains
 
         return catalogues(configured_domains(settings))

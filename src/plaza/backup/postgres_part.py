@@ -98,7 +98,7 @@ async def is_empty(url: str) -> bool:
 async def refuse_newer(url: str, folders: Sequence[Path]) -> None:
     """Raise `OperatorError` if a newer Plaza has migrated the tables: this one does not know what to drop."""
     async with _transaction(url) as tx:
-        state = await tx.run_sync(sql_migrations.schema_state, folders)
+        state = sql_migrations.schema_state(await tx.run_sync(sql_migrations.current_heads), folders)
     if state.unknown:
         raise OperatorError(
             f"The database has tables of a newer Plaza ({', '.join(state.unknown)}), which this one cannot replace. "

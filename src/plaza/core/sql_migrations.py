@@ -17,15 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from sqlalchemy import Connection, inspect, text
 
 import plaza
 from plaza.core.errors import SettingError, Unavailable
 
-# Alembic is imported where it is needed: a start without new migrations does not, and saves 150 ms of CPU.
+# Alembic is imported where it is needed: a start without new migrations does not, and saves 150 ms of CPU. So is
+# SQLAlchemy, which `plaza doctor` does not need for SQLite.
 if TYPE_CHECKING:
     from alembic.config import Config
     from alembic.script import ScriptDirectory
+    from sqlalchemy import Connection
 
 # The number of the advisory lock. It must be unique in the database: "plaza" in ASCII.
 ADVISORY_LOCK = 0x706C617A61
@@ -43,7 +44,7 @@ def migration_folders() -> list[Path]:
 
 def is_behind(connection: Connection, folders: Sequence[Path], off: Sequence[Path] = ()) -> bool:
     """Return whether a migration has not run yet. Reads the names of the files only."""
-    return _is_behind(_current_heads(connection), folders, off)
+    return _is_behind(current_heads(connection), folders, off)
 
 
 def is_sqlite_current(file: Path, folders: Sequence[Path], off: Sequence[Path] = ()) -> bool:
@@ -55,7 +56,7 @@ def is_sqlite_current(file: Path, folders: Sequence[Path], off: Sequence[Path] =
         with contextlib.closing(sqlite3.connect(file, timeout=0)) as connection:
             if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):  # a restored file
                 return False
-            heads = {row[0] for row in connection.execute("SELECT version_num FROM alembic_version")}
+            heads = sqlite_heads(connection)
     except sqlite3.Error:
         return False
     return not _is_behind(heads, folders, off)
@@ -74,9 +75,8 @@ class SchemaState(Struct, frozen=True):
     is_empty: bool
 
 
-def schema_state(connection: Connection, folders: Sequence[Path], off: Sequence[Path] = ()) -> SchemaState:
-    """Compare the tables with the migrations. Changes nothing."""
-    current = _current_heads(connection)
+def schema_state(current: set[str], folders: Sequence[Path], off: Sequence[Path] = ()) -> SchemaState:
+    """Compare the current revisions of the tables with the migrations."""
     pending = {_head(folder) for folder in folders} - current
     known = {revision for folder in (*folders, *off) for revision in _revisions(folder)}
     return SchemaState(sorted(pending), sorted(current - known), is_empty=not current)
@@ -92,10 +92,20 @@ def _revisions(folder: Path) -> list[str]:
     return ["_".join(file.stem.split("_")[:2]) for file in folder.glob("[!_]*.py")]
 
 
-def _current_heads(connection: Connection) -> set[str]:
+def current_heads(connection: Connection) -> set[str]:
+    """Return the revisions that the tables have; none without tables."""
+    from sqlalchemy import inspect, text
+
     if not inspect(connection).has_table("alembic_version"):
         return set()
     return set(connection.scalars(text("SELECT version_num FROM alembic_version")))
+
+
+def sqlite_heads(connection: sqlite3.Connection) -> set[str]:
+    """As `current_heads`, for a plain connection."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
+        return set()
+    return {revision for (revision,) in connection.execute("SELECT version_num FROM alembic_version")}
 
 
 def upgrade(connection: Connection, folders: Sequence[Path], off: Sequence[Path] = ()) -> None:
@@ -107,7 +117,7 @@ def upgrade(connection: Connection, folders: Sequence[Path], off: Sequence[Path]
 
     config = _config([*folders, *off])
     scripts = ScriptDirectory.from_config(config)
-    _refuse_unknown(_current_heads(connection), scripts)
+    _refuse_unknown(current_heads(connection), scripts)
     config.attributes["connection"] = connection
     for script in scripts.get_revisions(scripts.get_heads()):
         if script is not None and Path(script.path).parent in folders:

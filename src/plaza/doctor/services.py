@@ -6,13 +6,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-import aiosmtplib
-import httpx2
-
 from plaza.core.errors import PlazaError, SettingError, Unavailable
 from plaza.core.extras import require_extra
 from plaza.core.settings import Settings
-from plaza.core.smtp import SmtpServer, connect_smtp
 from plaza.doctor.check import CheckResult, ok, warning, wrong
 
 HTTP_SECONDS: Final = 5.0
@@ -24,6 +20,10 @@ async def check_mail(settings: Settings, data_dir: Path) -> CheckResult:
         folder = data_dir / "mail"
         text = f"No mail server is set: mails are files in {folder}."
         return warning("mail", text, "Set PLAZA_SMTP_URL so that users get them.")
+    import aiosmtplib
+
+    from plaza.core.smtp import SmtpServer, connect_smtp
+
     try:
         server = SmtpServer.from_url(settings.smtp_url)
     except SettingError as error:
@@ -67,6 +67,8 @@ async def check_tracing(settings: Settings) -> CheckResult | None:
         require_extra("otel", "PLAZA_OTLP_ENDPOINT is set.")
     except SettingError as error:
         return wrong("tracing", "PLAZA_OTLP_ENDPOINT is set without its packages.", str(error))
+    import httpx2
+
     from plaza.core.otlp import traces_url
 
     headers = {"content-type": "application/x-protobuf"}

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 
-from plaza.app import configured_domains
 from plaza.core.errors import OperatorError
 from plaza.core.extras import PACKAGES, is_installed, require_extra
 from plaza.core.http.trusted_proxies import TrustedProxies
-from plaza.core.issuer_key import read_public_key
 from plaza.core.settings import Settings, variable
 from plaza.doctor.check import CheckResult, ok, warning, wrong
+from plaza.own_domains import only_own_domains
 
 NAME = "settings"
 
@@ -25,9 +24,14 @@ def invalid_settings(error: OperatorError) -> CheckResult:
 def check_settings(settings: Settings, environ: Mapping[str, str]) -> CheckResult:
     """Check what `Settings` leaves to the parts of Plaza, and look for misspelt variables."""
     try:
-        configured_domains(settings)
+        if not only_own_domains(settings):
+            from plaza.app import configured_domains
+
+            configured_domains(settings)
         TrustedProxies(settings.trusted_proxies)
         if settings.jwt_public_key is not None:
+            from plaza.core.issuer_key import read_public_key
+
             read_public_key(settings.jwt_public_key)
         if settings.database_url:
             require_extra("postgres", "PLAZA_DATABASE_URL is the address of a PostgreSQL database.")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import create_engine, exc, text
-from sqlalchemy.pool import NullPool
-
-from plaza.app import configured_domains, migrations_of
 from plaza.core.errors import OperatorError, Unavailable
 from plaza.core.settings import Settings
-from plaza.core.sql import database_host, postgres_engine, postgres_url
-from plaza.core.sql_migrations import SchemaState, schema_state
+from plaza.core.sql_migrations import SchemaState, current_heads, migration_folders, schema_state, sqlite_heads
 from plaza.doctor.check import CheckResult, ok, wrong
+from plaza.own_domains import only_own_domains
 
 STATEMENT_SECONDS: Final = 5.0
 
@@ -22,7 +19,7 @@ STATEMENT_SECONDS: Final = 5.0
 async def check_sql(settings: Settings, data_dir: Path) -> list[CheckResult]:
     """Check the connection and the migrations."""
     try:
-        folders, off = migrations_of(configured_domains(settings))
+        folders, off = _configured_folders(settings)
     except OperatorError:  # `check_settings` reports it
         return []
     if settings.database_url:
@@ -30,23 +27,34 @@ async def check_sql(settings: Settings, data_dir: Path) -> list[CheckResult]:
     return _check_sqlite(data_dir / "plaza.sqlite", folders, off)
 
 
+def _configured_folders(settings: Settings) -> tuple[list[Path], list[Path]]:
+    """Return the folders of migrations of the configured domains, and those of the domains that are off."""
+    if only_own_domains(settings):
+        return migration_folders(), []
+    from plaza.app import configured_domains, migrations_of
+
+    return migrations_of(configured_domains(settings))
+
+
 def _check_sqlite(file: Path, folders: list[Path], off: list[Path]) -> list[CheckResult]:
     if not file.exists():
         return [wrong("sql", f"{file} does not exist.", "Start `plaza serve` once, or check PLAZA_DATA_DIR.")]
     # A database whose log has been merged is read as it is. Otherwise reading would create the log's files.
     mode = "mode=ro" if file.with_name(f"{file.name}-wal").exists() else "mode=ro&immutable=1"
-    engine = create_engine(
-        "sqlite://", creator=lambda: sqlite3.connect(f"{file.absolute().as_uri()}?{mode}", uri=True), poolclass=NullPool
-    )
     try:
-        with engine.connect() as connection:
-            state = schema_state(connection, folders, off)
-    except exc.DBAPIError as error:
-        return [wrong("sql", f"{file} cannot be read: {error.orig}.", "Restore a backup.")]
-    return [ok("sql", f"SQLite in {file}."), judge_schema(state)]
+        with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?{mode}", uri=True)) as connection:
+            heads = sqlite_heads(connection)
+    except sqlite3.Error as error:
+        return [wrong("sql", f"{file} cannot be read: {error}.", "Restore a backup.")]
+    return [ok("sql", f"SQLite in {file}."), judge_schema(schema_state(heads, folders, off))]
 
 
 async def _check_postgres(given: str, folders: list[Path], off: list[Path]) -> list[CheckResult]:
+    from sqlalchemy import exc, text
+    from sqlalchemy.pool import NullPool
+
+    from plaza.core.sql import database_host, postgres_engine, postgres_url
+
     try:
         url = postgres_url(given)
     except OperatorError as error:
@@ -55,7 +63,7 @@ async def _check_postgres(given: str, folders: list[Path], off: list[Path]) -> l
         engine = postgres_engine(url, STATEMENT_SECONDS, poolclass=NullPool)
         async with engine.connect() as connection:
             version = (await connection.execute(text("SHOW server_version"))).scalar_one()
-            state = await connection.run_sync(lambda sync: schema_state(sync, folders, off))
+            state = schema_state(await connection.run_sync(current_heads), folders, off)
     except (OperatorError, Unavailable, OSError, exc.DBAPIError) as error:
         reason = str(getattr(error, "orig", None) or error).rstrip(".")
         return [wrong("sql", f"PostgreSQL at {database_host(url)} cannot be used: {reason}.", _connection_fix(reason))]
