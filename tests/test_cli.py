@@ -46,6 +46,7 @@ def test_every_example_parses(name: str) -> None:
 def environment(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A Valkey and a data directory for the commands."""
     (tmp_path / "var").mkdir()
+    with_tables(tmp_path / "var")
     monkeypatch.setenv("PLAZA_DATA_DIR", str(tmp_path / "var"))
     monkeypatch.setenv("PLAZA_VALKEY_URL", server.url)
     monkeypatch.chdir(tmp_path)
@@ -115,11 +116,6 @@ def test_errors_are_one_sentence(
 
     monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
     assert refused("users password ana", 1) == "plaza: A password must have 8 to 256 characters.\n"
-    monkeypatch.setenv("PLAZA_DATA_DIR", "missing")
-    for command in ("audit", "worker"):
-        assert f"data directory {Path.cwd()}/missing does not exist" in refused(command, 2)
-    assert not Path("missing").exists()
-    monkeypatch.setenv("PLAZA_DATA_DIR", "var")
     assert refused("import nothing.jsonl", 2) == "plaza: nothing.jsonl is not a file.\n"
     Path("bad.jsonl").write_text('{"type": "user"}\nnonsense\n')
     printed = refused("import bad.jsonl", 1)
@@ -150,9 +146,47 @@ def test_an_error_of_a_file_is_one_sentence_with_its_fix(
     assert main(["export", str(tmp_path)]) == 2
     unreadable, folder = capsys.readouterr().err.splitlines()
     assert unreadable == f"plaza: {tmp_path}/backups/snapshots/1.json: Is a directory. Give a file."
-    assert folder == f"plaza: {tmp_path} is a directory. Give the name of a file."
+    assert folder == f"plaza: {tmp_path} is a directory, a link or a device. Give the name of a file."
     assert "Free some space" in str(file_error(OSError(errno.ENOSPC, "No space left on device")))
     assert file_error(ConnectionResetError(errno.ECONNRESET, "reset")) is None, "not of a file: a bug"
+
+
+# Commands that create a data directory or need none.
+WITHOUT_DATA = {"plaza serve", "plaza restore", "plaza adopt", "plaza doctor", "plaza new domain"}
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - WITHOUT_DATA))
+def test_a_command_creates_no_data_directory_and_names_the_one_it_looked_for(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO("a new password\n"))
+    Path("community.jsonl").write_text('{"type": "user", "username": "ana"}')
+    Path("srv").mkdir()
+    for folder in ("missing", "srv"):  # one that exists and has nothing of Plaza: its audit would be clean
+        monkeypatch.setenv("PLAZA_DATA_DIR", folder)
+        for words in example_arguments(COMMANDS[name]):
+            assert main(words) == 2
+            printed = capsys.readouterr().err
+            assert f"{folder} is no data directory" in printed or f"{folder}/data-key does not exist" in printed
+    assert not Path("missing").exists()
+    assert not list(Path("srv").iterdir())
+
+
+def test_an_export_writes_through_no_link_and_is_readable_by_its_owner_only(
+    environment: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("other").write_text("untouched")
+    Path("latest").symlink_to("other")
+    assert main(["export", "latest"]) == 2
+    assert capsys.readouterr().err == "plaza: latest is a directory, a link or a device. Give the name of a file.\n"
+    Path("new.unfinished").symlink_to("other")
+    assert main(["export", "new"]) == 0
+    assert Path("other").read_text() == "untouched"
+    Path("new.unfinished").write_text("of an export that was killed")
+    Path("new.unfinished").chmod(0o666)
+    assert main(["export", "new"]) == 0
+    assert Path("new").stat().st_mode & 0o777 == 0o600
 
 
 def test_help_imports_nothing_that_takes_long() -> None:

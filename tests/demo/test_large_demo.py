@@ -16,6 +16,7 @@ from plaza.demo.loader import LoadStage
 from plaza.demo.progress_bars import ProgressBars
 from plaza.social.accounts import Accounts
 from plaza.social.model import Registration
+from tests.databases import with_tables
 from tests.demo.conftest import read_all_keys, without_changing_keys
 from tests.processes import plaza as command
 from tests.servers import Server
@@ -67,7 +68,7 @@ async def test_invalid_sizes_are_refused(demo: Demo, seed: int, users: int, post
 
 def test_the_command_prints_a_summary_and_the_rate(server: Server, tmp_path: Path) -> None:
     arguments = ("demo", "--users", "30", "--posts", "40", "--seed", "5")
-    first = command(tmp_path, *arguments, PLAZA_VALKEY_URL=server.url)
+    first = command(with_tables(tmp_path), *arguments, PLAZA_VALKEY_URL=server.url)
     assert first.returncode == 0, first.stderr
     assert "30 users, 40 posts, 30 follows" in first.stdout
     assert "per second" in first.stdout

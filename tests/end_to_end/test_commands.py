@@ -18,6 +18,7 @@ import redis
 
 from plaza.cli import parser
 from plaza.core.functions import GENERATION
+from tests.databases import with_tables
 from tests.processes import ServerProcess, environment, plaza, run_program, serving, until
 from tests.servers import Server
 from tests.timeouts import TIME_LIMIT_SECONDS
@@ -278,7 +279,7 @@ def test_an_unreachable_valkey_is_reported_in_one_line(tmp_path: Path) -> None:
 
 def test_damaged_data_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "var").mkdir()
-    plaza(tmp_path / "var", "token", "ana")
+    plaza(with_tables(tmp_path / "var"), "token", "ana")
     file = tmp_path / "var" / "valkey" / "appendonlydir" / "appendonly.aof.1.incr.aof"
     file.write_bytes(b"XXXX" + file.read_bytes())
     refused = plaza(tmp_path / "var", "serve")
@@ -322,7 +323,7 @@ def test_the_first_admin_is_created_while_a_server_runs(tmp_path: Path) -> None:
 def test_a_role_for_a_missing_user_is_refused_in_one_line(tmp_path: Path, server: Server) -> None:
     """Uses a configured Valkey, so that none is started."""
     (tmp_path / "var").mkdir()
-    refused = plaza(tmp_path / "var", "users", "role", "missing", "admin", PLAZA_VALKEY_URL=server.url)
+    refused = plaza(with_tables(tmp_path / "var"), "users", "role", "missing", "admin", PLAZA_VALKEY_URL=server.url)
     assert refused.returncode == 1
     assert "No user has this name." in one_line(refused)
     assert not (tmp_path / "var" / "valkey").exists()
@@ -333,7 +334,7 @@ def test_the_server_accepts_a_token_of_the_command_line(tmp_path: Path) -> None:
     from plaza.core.auth import Auth
     from plaza.core.settings import Settings
 
-    token = plaza(tmp_path / "var", "token", "ana", "--role", "admin").stdout.strip()
+    token = plaza(with_tables(tmp_path / "var"), "token", "ana", "--role", "admin").stdout.strip()
     actor = Auth(Settings(data_dir=tmp_path / "var")).actor({"authorization": f"Bearer {token}"})
     assert actor is not None
     assert (actor.name, actor.role) == ("ana", "admin")
@@ -362,7 +363,7 @@ def test_a_worker_uses_the_valkey_of_a_running_server(tmp_path: Path) -> None:
 
 def test_a_worker_without_a_valkey_reports_it(tmp_path: Path) -> None:
     (tmp_path / "var").mkdir()
-    refused = plaza(tmp_path / "var", "worker")
+    refused = plaza(with_tables(tmp_path / "var"), "worker")
     assert f"No server runs in {tmp_path}/var" in one_line(refused)
     assert refused.returncode == 2
 

@@ -16,6 +16,7 @@ from plaza.core.valkey import Valkey
 from plaza.keyspace import memory_chart
 from plaza.keyspace.memory import UNKNOWN, FamilyUsage, MemoryScan
 from plaza.social import keys as social
+from tests.databases import with_tables
 from tests.keyspace.sample_keys import families, write_all
 from tests.servers import Server
 
@@ -116,7 +117,7 @@ def test_the_command_prints_tables_and_json(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PLAZA_VALKEY_URL", server.url)
-    monkeypatch.setenv("PLAZA_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("PLAZA_DATA_DIR", str(with_tables(tmp_path)))
     with server.redis_client() as client:
         client.zadd("explore:feed", {f"post{i}": i for i in range(500)})
     assert main(["keys", "--memory", "--json"]) == 0

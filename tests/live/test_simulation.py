@@ -21,6 +21,7 @@ from plaza.live.recorder import AudienceRecorder
 from plaza.live.simulation import AudienceSimulation
 from plaza.live.statistics import AudienceFigures
 from plaza.live.viewing_sessions import ViewingSessions
+from tests.databases import with_tables
 from tests.processes import plaza
 from tests.waiting import eventually
 
@@ -109,8 +110,7 @@ def test_a_sparkline_scales_to_its_highest_value() -> None:
 
 
 def test_the_commands_simulate_an_audience_and_show_it(tmp_path: Path) -> None:
-    data = tmp_path / "var"
-    data.mkdir()
+    data = with_tables(tmp_path)
     played = plaza(data, "live", "simulate", "--event", "keynote", "--viewers", "40", "--minutes", "3", "--speed", "0")
     assert (played.returncode, played.stdout[:9]) == (0, "40 viewer"), played.stderr
     shown = plaza(data, "live", "keynote", "--once")

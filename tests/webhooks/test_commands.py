@@ -10,6 +10,7 @@ import pytest
 from standardwebhooks import Webhook as Verifier
 
 from plaza.cli import main
+from tests.databases import with_tables
 from tests.servers import Server
 from tests.webhooks.receiver import Receiver, answer
 
@@ -19,7 +20,7 @@ Run = Callable[..., Awaitable[tuple[int, str, str]]]
 @pytest.fixture
 def run(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run a command beside the receiver. Returns its exit status and what it printed."""
-    settings = {"VALKEY_URL": server.url, "DATA_DIR": str(tmp_path), "WEBHOOKS_PRIVATE": "on"}
+    settings = {"VALKEY_URL": server.url, "DATA_DIR": str(with_tables(tmp_path)), "WEBHOOKS_PRIVATE": "on"}
     for name, value in settings.items():
         monkeypatch.setenv(f"PLAZA_{name}", value)
 

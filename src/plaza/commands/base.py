@@ -92,12 +92,19 @@ def with_plaza_logged(
 
 
 def settings_of_existing() -> Settings:
-    """The settings, for a command that needs what a server has written. Only a server creates a data directory."""
+    """The settings, for a command that needs what a server has written. Only a server creates a data directory.
+
+    Of a folder that is none, an audit would be clean, and a backup would succeed.
+    """
     settings = Settings.from_env()
-    if not settings.data_dir.is_dir():
+    folder = settings.data_dir.absolute()
+    is_elsewhere = settings.valkey_url and settings.database_url
+    if not folder.is_dir() or not (
+        is_elsewhere or any((folder / name).exists() for name in ("valkey", "plaza.sqlite"))
+    ):
         raise OperatorError(
-            f"The data directory {settings.data_dir.absolute()} does not exist. Set PLAZA_DATA_DIR to that of your "
-            "server; `plaza serve` creates it."
+            f"{folder} is no data directory of Plaza. Set PLAZA_DATA_DIR to that of your server; `plaza serve` creates "
+            "it."
         )
     return settings
 

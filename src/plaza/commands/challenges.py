@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plaza.commands.base import SEE_HELP, add_command, with_plaza_logged
+from plaza.commands.base import SEE_HELP, add_command, settings_of_existing, with_plaza_logged
 from plaza.commands.progress_line import ProgressLine
-from plaza.core.settings import Settings
 
 if TYPE_CHECKING:
     from plaza.commands.base import Commands
@@ -56,23 +56,24 @@ def _run_daily_job(*, rebuild_all: bool) -> int:
 
 
 def _evaluate(given: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from rich.console import Console
 
     from plaza.challenges.recommendation.evaluation import movielens, report
     from plaza.challenges.recommendation.evaluation.comparison import compare
 
-    folder = Settings.from_env().data_dir / "evaluation"
-    log = movielens.read(Path(given.wheel) if given.wheel else movielens.fetch(folder))
+    drawing = Path(given.plot) if given.plot else _evaluation_folder() / "quality.svg"
+    log = movielens.read(Path(given.wheel) if given.wheel else movielens.fetch(_evaluation_folder()))
     with ProgressLine() as line:
         progress = lambda split, share: line.show(f"{split}, percent", share * 100, 100)  # noqa: E731
         found = compare(log, validate=given.validation, progress=progress)
     Console().print(*report.tables(found.results), report.variety_table(found.varieties))
-    drawing = Path(given.plot or folder / "quality.svg")
     drawing.parent.mkdir(parents=True, exist_ok=True)
     drawing.write_text(report.svg(found.results))
     methods = {method for panel in found.results.values() for method in panel}
     missing = "" if "ALS" in methods else " ALS is missing: it needs the extra plaza[evaluate]."
     print(f"Plot: {drawing}.{missing}")
     return 0
+
+
+def _evaluation_folder() -> Path:
+    return settings_of_existing().data_dir / "evaluation"

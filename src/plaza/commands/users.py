@@ -192,8 +192,8 @@ def _export(given: argparse.Namespace) -> int:
     path = Path(given.file)
     if not path.parent.is_dir():
         raise OperatorError(f"{path.parent} is not a directory.")
-    if path.is_dir():
-        raise OperatorError(f"{path} is a directory. Give the name of a file.")
+    if path.is_symlink() or (path.exists() and not path.is_file()):  # it would be replaced, also /dev/stdout
+        raise OperatorError(f"{path} is a directory, a link or a device. Give the name of a file.")
     with ProgressLine() as line:
 
         async def run(plaza: Plaza) -> dict[str, int]:

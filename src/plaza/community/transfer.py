@@ -100,8 +100,9 @@ async def export_community(parts: Sequence[CommunityPart], file: Path, on_record
 def _replaced(file: Path) -> Iterator[IO[bytes]]:
     """Open a new file for writing, which takes its name when it is complete."""
     unfinished = file.with_name(f"{file.name}.unfinished")
+    unfinished.unlink(missing_ok=True)  # never written through: it may be a link, or readable by others
     try:
-        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             yield out
             out.flush()
             os.fsync(out.fileno())

@@ -20,6 +20,7 @@ from plaza.keyspace.audit import REPAIR, AuditReport, Audits, basic_invariants
 from plaza.keyspace.audit.recheck import Rechecker, Suspicion
 from plaza.keyspace.audit.throttle import Throttle
 from plaza.social.keys import EXPLORE_FEED, POST, POST_LIKES, USER
+from tests.databases import with_tables
 from tests.keyspace.audit.sample_community import SampleCommunity
 from tests.servers import Server
 from tests.waiting import eventually
@@ -117,7 +118,7 @@ async def test_an_outbox_entry_that_is_never_settled_is_a_finding_until_repaired
 def test_the_command_prints_findings_and_exits_with_1(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PLAZA_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("PLAZA_DATA_DIR", str(with_tables(tmp_path)))
     monkeypatch.setenv("PLAZA_VALKEY_URL", server.url)
     assert main(["audit"]) == 0
     with server.redis_client() as redis_client:
