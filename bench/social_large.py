@@ -59,8 +59,9 @@ class Community:
         self.functions = Functions(valkey, [LIBRARY, paging.LIBRARY])
         auth = Auth(Settings(jwt_secret="s" * 32, api_key="k" * 32))
         private = PrivateFields(FieldEncryption(["d" * 32]))
-        users = Users(self.functions, auth, clock, private)
-        self.posts = Posts(self.functions, PostReader(self.functions), users, clock)
+        reader = PostReader(self.functions)
+        users = Users(reader, auth, clock, private)
+        self.posts = Posts(self.functions, reader, users, clock)
         self.sync = InboundSync(self.functions, self.posts, clock, private)
         self.home = HomeFeed(self.functions, PostReader(self.functions), clock)
 

@@ -27,7 +27,7 @@ from plaza.core.leases import Leases
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
-from plaza.social.users import hiding_keys
+from plaza.social.read_view import hiding_keys
 from tests.databases import database_with_tables, with_tables
 from tests.servers import Cluster, Server
 

@@ -122,6 +122,37 @@ async def test_commands_of_one_tick_share_one_write(valkey: Valkey, server: Serv
         assert redis_client.info("stats")[reads] - before < 10
 
 
+async def test_reads_of_the_same_moment_are_sent_once(valkey: Valkey, server: Server) -> None:
+    await valkey.call("SET", "k", "1")
+    with server.redis_client() as client:
+        client.config_resetstat()
+        usage = RequestUsage()
+        token = REQUEST_USAGE.set(usage)
+        first, cancelled, second = (asyncio.ensure_future(valkey.call("GET", "k", shared=True)) for _ in range(3))
+        REQUEST_USAGE.reset(token)
+        cancelled.cancel()
+        assert (await first, await second) == ("1", "1")
+        assert client.info("commandstats")["cmdstat_get"]["calls"] == 1
+        assert (usage.trips, usage.seconds > 0) == (3, True), "each waited for it"
+        await valkey.call("SET", "k", "2")
+        assert await valkey.call("GET", "k", shared=True) == "2"
+
+
+async def test_the_error_of_a_shared_read_reaches_all_its_callers(valkey: Valkey) -> None:
+    await valkey.call("SET", "k", "v")
+    reading, writing = RequestUsage(only_reads=True), RequestUsage()
+    futures = []
+    for usage in (reading, reading, writing, writing):
+        token = REQUEST_USAGE.set(usage)
+        futures.append(asyncio.ensure_future(valkey.call("SMEMBERS", "k", shared=True)))
+        REQUEST_USAGE.reset(token)
+    *absent, one, other = await asyncio.gather(*futures, return_exceptions=True)
+    assert absent == [[], []], "a request that only reads takes a key of the wrong type as absent"
+    assert reading.damaged is not None
+    assert isinstance(one, ReplyError)
+    assert isinstance(other, ReplyError)
+
+
 async def test_a_cancelled_call_never_shifts_replies(valkey: Valkey) -> None:
     async def one(i: int) -> Any:
         return await valkey.call("ECHO", i)

@@ -278,7 +278,7 @@ async def test_a_first_page_stores_nothing_and_reads_few_ids(
     ranking = Ranking(valkey, clock, 1_000)
     paged = await ranking.page(20)
     assert paged.items == ranking.ids[:20]
-    assert ranking.counts == [20 + paging.FILL_STEP + 1]
+    assert ranking.counts == [20 + 20 + 1]
     assert len(paged.pagination.next_cursor or "") < 200
     key = SNAPSHOT(paging._snapshot_id(ranking.name, ranking.ids[20:]))
     assert await redis_client.exists(key) == 0

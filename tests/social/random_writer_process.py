@@ -41,9 +41,10 @@ async def main(url: str, seed: int) -> None:
     functions, clock = Functions(valkey, [LIBRARY, paging.LIBRARY], projection_ms=PROJECTION_MS), ManualClock()
     await functions.load()
     auth, private = Auth(Settings(jwt_secret="s" * 32, api_key="k" * 32)), PrivateFields(FieldEncryption(["d" * 32]))
-    users = Users(functions, auth, clock, private)
+    reader = PostReader(functions)
+    users = Users(reader, auth, clock, private)
     relations = Relations(functions, users, clock)
-    posts = Posts(functions, PostReader(functions), users, clock)
+    posts = Posts(functions, reader, users, clock)
     engagements, comments = Engagements(functions, posts), Comments(functions, posts, NoAvatars())
     dice, ids = random.Random(seed), list[str]()
 

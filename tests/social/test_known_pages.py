@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from plaza.core.auth import Actor
-from plaza.core.paging import Page
+from plaza.core.paging import Page, SharedItems, encodable
 from plaza.social import post_reader
 from plaza.social.feeds import Feeds
-from plaza.social.keys import POST, USER
+from plaza.social.keys import MODELS_TOP_ENGAGEMENT, POST, USER
 from plaza.social.model import FeedItem
 from plaza.social.post_reader import PostReader
 from tests.social.conftest import ADMIN, Social
 
 
 async def read_often(feeds: Feeds, viewer: Actor | None, page: Page) -> list[FeedItem]:
-    """Read a page of explore until it is known. Every read must show the same."""
+    """Read a page of explore until it is known. Every read must show the same, also as JSON."""
     pages = [(await feeds.explore(viewer, page)).items for _ in range(4)]
     assert pages[0] == pages[-1]
+    assert msgspec.json.encode(encodable(pages[-1])) == msgspec.json.encode(pages[0])
     return pages[-1]
 
 
@@ -78,3 +80,27 @@ async def test_a_post_may_be_in_several_known_pages_and_twice_in_one(
                 assert [item.post.content for item in found.posts] == [text] * 3
         for limit in (1, 2):  # take the place of the other pages
             assert len(await read_often(feeds, None, Page(limit=limit))) == limit
+
+
+async def test_known_top_models_show_each_change_at_the_next_read(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any
+) -> None:
+    for name, points in (("mia", 3), ("max", 2)):
+        await social.create_user(name, "model")
+        await redis_client.zadd(MODELS_TOP_ENGAGEMENT(), {name: points})
+
+    async def known(viewer: Actor) -> list[tuple[str, str, int]]:
+        pages = [(await social.feeds.top_models(viewer, Page())).items for _ in range(4)]
+        assert pages[0] == pages[-1]
+        assert msgspec.json.encode(encodable(pages[-1])) == msgspec.json.encode(pages[0])
+        return [(model.id, model.bio, model.engagement) for model in pages[-1]]
+
+    assert await known(ana) == await known(bob) == [("mia", "", 3), ("max", "", 2)]
+    shared = (await social.feeds.top_models(ana, Page())).items
+    assert isinstance(shared, SharedItems) != social.valkey.clustered
+    await redis_client.hset(USER("max"), "bio", "sails")
+    await redis_client.zadd(MODELS_TOP_ENGAGEMENT(), {"max": 5})
+    assert await known(ana) == await known(bob) == [("max", "sails", 5), ("mia", "", 3)]
+    await social.relations.block(ana, "max")
+    assert await known(ana) == [("mia", "", 3)]
+    assert await known(bob) == [("max", "sails", 5), ("mia", "", 3)]

@@ -133,6 +133,28 @@ async def test_a_single_post_shows_a_change_whose_invalidation_is_not_read_yet(
             await social.posts.get(bob, post.id)
 
 
+async def test_a_profile_shows_a_change_whose_invalidation_is_not_read_yet(
+    place: Server | Cluster, social: Social, ana: Actor, bob: Actor
+) -> None:
+    if not isinstance(place, Server):
+        return
+    with place.redis_client() as blocking:
+        for viewer in (None, bob, ADMIN):
+            for _ in range(2):  # read, and then cached
+                assert (await social.users.get(viewer, "ana")).email is None, "private"
+            blocking.hset(USER("ana"), mapping={"bio": f"for {viewer}", "email": "ana@example.org"})
+            assert (await social.users.get(viewer, "ana")).bio == f"for {viewer}"
+        assert (await social.users.get(ana, "ana")).email == "ana@example.org"
+        blocking.zadd(f"{USER('ana')}:blocked", {"bob": 1})
+        blocking.zadd(f"{USER('bob')}:blocked_by", {"ana": 1})
+        with pytest.raises(NotFound):
+            await social.users.get(bob, "ana")
+        assert (await social.users.get(None, "ana")).id == "ana"
+        blocking.delete(USER("ana"))
+        with pytest.raises(NotFound):
+            await social.users.get(None, "ana")
+
+
 async def test_every_viewer_gets_their_own_flags(social: Social, ana: Actor, bob: Actor) -> None:
     post = await social.post(ana)
     await social.engagements.like(bob, post.id)

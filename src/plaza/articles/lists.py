@@ -139,7 +139,7 @@ class ArticleLists:
         async def ids(count: int) -> list[str]:
             read = ("ZRANGE", key, 0, count - 1, "REV")
             if built is None:
-                return list(await self._valkey.call(*read))
+                return list(await self._valkey.call(*read, shared=True))
             found, left_ms = await self._valkey.batch([read, ("PTTL", key)])
             if not found or left_ms == _NO_LIFETIME:
                 found = [id for id, _ in await self._group_rankings.first_members(built.order, built.group, count)]

@@ -19,7 +19,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Annotated, Final, Generic, TypeVar
+from typing import Annotated, Final, Generic, TypeVar, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -82,6 +82,28 @@ class Pagination(msgspec.Struct, frozen=True):
     next_cursor: str | None
 
 
+class SharedItems(list[T]):
+    """The items of a page that many readers share, without those that are missing. Their JSON is written once."""
+
+    __slots__ = ("_json",)
+
+    _json: bytes | None
+
+    def __init__(self, items: Iterable[T]) -> None:
+        super().__init__(items)
+        self._json = None
+
+    def encoded(self) -> msgspec.Raw:
+        if self._json is None:
+            self._json = _encode_json(self[:])
+        return msgspec.Raw(self._json)
+
+
+def encodable(items: list[T]) -> list[T]:
+    """Return what stands for the items in a response: themselves, or their JSON if they are shared."""
+    return cast(list[T], items.encoded()) if isinstance(items, SharedItems) else items
+
+
 class PageResult(Struct, Generic[T], frozen=True):
     """The items of a page, and its pagination."""
 
@@ -136,6 +158,7 @@ RankAtOffset = Callable[[int], Awaitable[int | None]]
 
 _decode: Callable[[bytes], Cursor] = msgspec.msgpack.Decoder(Cursor).decode
 _encode = msgspec.msgpack.Encoder().encode
+_encode_json = msgspec.json.Encoder().encode
 
 
 def encode_cursor(cursor: Cursor) -> str:
@@ -188,7 +211,7 @@ def ids_in_sorted_set(functions: Functions, key: str, *, newest_first: bool = Tr
     async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
         if start is None:
             order = ["REV"] if newest_first else []
-            rows = await functions.valkey.call("ZRANGE", key, 0, count - 1, *order, "WITHSCORES")
+            rows = await functions.valkey.call("ZRANGE", key, 0, count - 1, *order, "WITHSCORES", shared=True)
         else:
             order = ["newest" if newest_first else "oldest"]
             flat = await functions.query("paging_after", [key], repr(start.score), start.id, count, *order)
@@ -238,6 +261,8 @@ async def fill_page(
         first = None
         rows, more = rows[:step], len(rows) > step
         items = await load([id for id, _ in rows]) if rows else []
+        if not found and isinstance(items, SharedItems) and (len(items) == page.limit or not more):
+            return items, rows[-1][1] if more else None
         for index, item in enumerate(items):
             position = rows[index][1]
             if item is None:
@@ -329,7 +354,8 @@ class Snapshots:
         rank: RankAtOffset | None,
     ) -> PageResult[T]:
         now = self._clock.now_ms()
-        window = await _Window.read(ids, SNAPSHOT_SIZE if page.offset else page.limit + FILL_STEP + 1)
+        spare = min(page.limit, FILL_STEP)
+        window = await _Window.read(ids, SNAPSHOT_SIZE if page.offset else page.limit + spare + 1)
 
         async def at_offset(offset: int, count: int) -> list[tuple[str, int]] | None:
             first = await rank(offset) if rank else None

@@ -52,8 +52,8 @@ def build(core: Core) -> Parts:
     functions, clock = core.functions, core.clock
     passwords = Passwords()
     private = PrivateFields(FieldEncryption(core.settings.data_keys()))
-    users = Users(functions, core.auth, clock, private, core.provided.pictures, core.provided.account_log)
     reader = PostReader(functions)
+    users = Users(reader, core.auth, clock, private, core.provided.pictures, core.provided.account_log)
     relations = Relations(functions, users, clock)
     post_pictures = PostPictures(functions, core.provided.pictures)
     posts = Posts(functions, reader, users, clock, post_pictures)

@@ -25,6 +25,7 @@ from plaza.core.paging import (
     Page,
     PageResult,
     Position,
+    SharedItems,
     Snapshots,
     fill_page,
     ids_in_sorted_set,
@@ -38,17 +39,22 @@ from plaza.social.keys import (
     MODELS_TOP_ENGAGEMENT,
     POST,
     POSTS_BANNED,
+    USER,
     USER_BOOKMARKED,
     USER_POSTS,
 )
+from plaza.social.known_pages import KnownPages
 from plaza.social.model import POST_FIELDS, RANKED_MS, FeedItem, Post, TopModel, TopPosts, User, post_from_values
 from plaza.social.post_reader import PostReader
+from plaza.social.profile_reader import ProfileReader
 from plaza.social.read_view import ReadView
 from plaza.social.users import Users
 
 MAX_SEARCHED_TAGS = 10
 # Read beyond what is shown, because some posts may be hidden from the viewer.
 SPARE_POSTS = 20
+# Pages of top models, which viewers have in common.
+MAX_MODEL_PAGES = 64
 
 
 class Feeds:
@@ -56,9 +62,11 @@ class Feeds:
         self.functions = functions
         self.valkey = functions.valkey
         self.reader = reader
+        self._profiles = ProfileReader(reader)
         self.users = users
         self.clock = clock
         self.snapshots = Snapshots(functions.valkey, clock)
+        self._model_pages: KnownPages[SharedItems[TopModel]] = KnownPages(functions.valkey, MAX_MODEL_PAGES)
 
     async def explore(self, viewer: Actor | None, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """List all posts, newest first. Two round trips on one server, three on a cluster."""
@@ -140,17 +148,20 @@ class Feeds:
     async def top_models(self, viewer: Actor, page: Page) -> PageResult[TopModel]:
         """List the models by engagement. One round trip if the profiles are cached, else two; more after page one."""
         key = MODELS_TOP_ENGAGEMENT()
-        profiles = self.users.public_profiles if self.valkey.clustered else self.reader.public_profiles
+        profiles = self.users.public_profiles if self.valkey.clustered else self._profiles.many
         scores: dict[str, float | None] = {}
 
         async def top(count: int) -> list[str]:
-            rows = await self.valkey.call("ZRANGE", key, 0, count - 1, "REV", "WITHSCORES")
+            rows = await self.valkey.call("ZRANGE", key, 0, count - 1, "REV", "WITHSCORES", shared=True)
             scores.update(rows)
             return [name for name, _ in rows]
 
-        async def load(names: Sequence[str]) -> list[TopModel | None]:
+        async def load(names: Sequence[str]) -> Sequence[TopModel | None]:
             if not all(name in scores for name in names):  # of a snapshot
                 scores.update(zip(names, await self.valkey.call("ZMSCORE", key, *names), strict=True))
+            known = self._known_models([(name, scores[name]) for name in names])
+            if known is not None and self._profiles.hides_none(viewer, names):
+                return known
             # A user who is no longer a model has no score.
             return [
                 None if user is None or (score := scores[name]) is None else _top_model(user, parse_int(score))
@@ -159,8 +170,20 @@ class Feeds:
 
         return await self.snapshots.page(key, page, top, load, partial(self.users.visible, viewer))
 
+    def _known_models(self, scored: Sequence[tuple[str, float | None]]) -> SharedItems[TopModel] | None:
+        """Return these models if they were asked for before and their profiles are cached."""
+        name = tuple(scored)
+        found = self._model_pages.get(name)
+        if found is None and self._model_pages.is_wanted(name):
+            cached = ((self.reader.profiles.get(USER(model)), score) for model, score in scored)
+            models = [_top_model(user, parse_int(score)) for user, score in cached if user and score is not None]
+            if len(models) == len(scored):
+                found = SharedItems(models)
+                self._model_pages.put(name, found, [USER(model) for model, _ in scored])
+        return found
+
     async def _top(self, key: str, count: int) -> list[str]:
-        top: list[str] = await self.valkey.call("ZRANGE", key, 0, count - 1, "REV")
+        top: list[str] = await self.valkey.call("ZRANGE", key, 0, count - 1, "REV", shared=True)
         return top
 
     async def _by_time(self, view: ReadView, key: str, page: Page, *, only_shown: bool = False) -> PageResult[FeedItem]:

@@ -14,7 +14,8 @@ from plaza.core.auth import Actor
 from plaza.core.sequences import chunks
 from plaza.core.tracking_cache import TrackingCache
 from plaza.social.keys import USER_MUTED
-from plaza.social.users import Users, hiding_keys
+from plaza.social.read_view import hiding_keys
+from plaza.social.users import Users
 
 # Three lists of each of 20,000 viewers.
 MAX_CACHED: Final = 60_000

@@ -22,7 +22,7 @@ class KnownPages(Generic[T]):
     `TrackingCache` has: this cache is as new as that one.
     """
 
-    def __init__(self, valkey: Valkey, max_pages: int, entry_of: Callable[[str], str]) -> None:
+    def __init__(self, valkey: Valkey, max_pages: int, entry_of: Callable[[str], str] = str) -> None:
         self._max_pages = max_pages
         self._entry_of = entry_of
         self._pages: OrderedDict[Hashable, tuple[T, tuple[str, ...]]] = OrderedDict()

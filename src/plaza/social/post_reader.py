@@ -10,7 +10,7 @@ On a cluster a post's author is on another node. So nothing is cached, and a pag
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from typing import Any, Final, NamedTuple
 
@@ -19,14 +19,13 @@ from msgspec import Struct, field
 from plaza.core.auth import Actor
 from plaza.core.functions import Functions
 from plaza.core.number_parsing import parse_int
-from plaza.core.paging import Position, list_checksum
+from plaza.core.paging import Position, SharedItems, list_checksum
 from plaza.core.sequences import chunks, pairs
 from plaza.core.tracking_cache import TrackingCache
-from plaza.social.keys import POST, POST_LIKES, USER, USER_FOLLOWING, USER_MUTED
+from plaza.social.keys import EXPLORE_FEED, POST, POST_LIKES, USER, USER_FOLLOWING, USER_MUTED
 from plaza.social.known_pages import KnownPages
 from plaza.social.model import POST_FIELDS, PUBLIC_FIELDS, FeedItem, Post, User, post_from_values, public_user
-from plaza.social.read_view import Command, Members, Question, ReadView, ViewerMarks, hidden_authors
-from plaza.social.users import hiding_keys
+from plaza.social.read_view import Command, Members, Question, ReadView, ViewerMarks, hidden_authors, hiding_keys
 
 # The longest post is 10 kB; most are a hundredth of that.
 MAX_CACHED_POSTS: Final = 4_096
@@ -69,7 +68,7 @@ class PostReader:
     async def single(self, viewer: Actor | None, id: str) -> Post | None:
         """Return a post, None for one that is deleted, banned or hidden. One round trip; two on a cluster."""
         if viewer is None and self.posts.get(POST(id)) is not None:
-            await self.valkey.call("EXISTS", POST(id))  # earlier invalidations arrive before its reply
+            await self.receive_invalidations()
             if (cached := self.posts.get(POST(id))) is not None:
                 return None if cached.post.banned else cached.post
         (item,) = await self.items(ReadView(viewer, users=False, feed=False), [id], listed=False)
@@ -81,6 +80,8 @@ class PostReader:
         One round trip for each hundred, two on a cluster. Cached posts are used only if invalidations have arrived:
         if the ids were read from Valkey just now (`listed`), or after another command.
         """
+        if len(ids) <= MAX_POSTS_PER_READ:
+            return await self._read_posts(view, ids, listed)
         found: list[FeedItem | None] = []
         for chunk in chunks(ids, MAX_POSTS_PER_READ):
             found += await self._read_posts(view, chunk, listed)
@@ -92,10 +93,13 @@ class PostReader:
         # Each home feed has its own pages.
         name = (view.users, *ids) if listed and not view.followed else None
         known = None if name is None else self.pages.get(name)
-        loaded = self._cached(view, ids) if known is None else known.loaded(self._cached_lists(view))
+        lists = self._cached_lists(view)
+        if known is not None and known.is_plain_for(view, lists):
+            return known.items
+        loaded = self._cached(view, ids, lists) if known is None else known.loaded(lists)
         if not listed and loaded.is_complete(view, ids):
-            await self.valkey.call("EXISTS", POST(ids[0]))  # earlier invalidations arrive before its reply
-            loaded = self._cached(view, ids)
+            await self.receive_invalidations()
+            loaded = self._cached(view, ids, self._cached_lists(view))
         elif not listed:
             loaded = LoadedPosts()
         names = loaded.authors()
@@ -112,7 +116,7 @@ class PostReader:
         if view.viewer is not None and missing and not are_relations_known:
             commands.append(self._hidden_query(view, missing))
         if missing or missing_authors or missing_lists:
-            replies = await self._load_missing(view, loaded, missing, missing_authors, missing_lists, commands)
+            replies = await self.load_missing(view, loaded, missing, missing_authors, missing_lists, commands)
         else:
             if known is None and name is not None and self.pages.is_wanted(name):
                 page = KnownPage(ids, loaded, _items(ReadView(None), ids, loaded, ViewerMarks()))
@@ -120,31 +124,12 @@ class PostReader:
             replies = await self.valkey.batch(commands) if commands else []
         marks = _marks(view, loaded, questions, unsure, missing, replies)
         if known is not None and known.is_same_for(view, marks):
-            return list(known.items)
+            return known.items
         return _items(view, ids, loaded, marks)
 
-    async def public_profiles(self, viewer: Actor, names: Sequence[str]) -> list[User | None]:
-        """Return profiles of users that were read from Valkey just now, None for one that is hidden or missing.
-
-        No round trip if all are cached, else one. One server only.
-        """
-        view, loaded = ReadView(viewer, feed=False), LoadedPosts()
-        loaded.profiles = {name: profile for name in names if (profile := self.profiles.get(USER(name)))}
-        hiding = view.hiding_lists
-        loaded.lists = {key: known for key in hiding if (known := self.lists.get(key)) is not None}
-        missing = [name for name in names if name not in loaded.profiles]
-        missing_lists = [key for key in hiding if key not in loaded.lists]
-        questions = [each for each in view.questions(names) if not is_short(loaded.lists.get(each.key))]
-        commands = [question.command() for question in questions]
-        replies: list[Any] = []
-        if missing or missing_lists:
-            replies = await self._load_missing(view, loaded, [], missing, missing_lists, commands)
-        elif commands:
-            replies = await self.valkey.batch(commands)
-        members: dict[str, Collection[str]] = {key: short for key, short in loaded.lists.items() if short is not False}
-        members.update((each.key, each.answer(reply)) for each, reply in zip(questions, replies, strict=True))
-        hidden = hidden_authors(view, names, members)
-        return [None if name in hidden else loaded.profiles.get(name) for name in names]
+    async def receive_invalidations(self) -> None:
+        """Return when the invalidations of all earlier changes have arrived. One round trip, shared by its callers."""
+        await self.valkey.call("EXISTS", EXPLORE_FEED(), shared=True)
 
     async def visible(self, view: ReadView, ids: Sequence[str]) -> list[bool]:
         """Return which posts the viewer may see. Two round trips; much cheaper than `items`."""
@@ -179,8 +164,8 @@ class PostReader:
         reply = await self.functions.query("social_list_at_offset", keys, *args)
         return None if reply is None else RankedRows(reply[0], [(id, float(score)) for id, score in pairs(reply[1])])
 
-    def _cached(self, view: ReadView, ids: Sequence[str]) -> LoadedPosts:
-        loaded = LoadedPosts()
+    def _cached(self, view: ReadView, ids: Sequence[str], lists: dict[str, Members]) -> LoadedPosts:
+        loaded = LoadedPosts(lists=lists)
         for id in ids:
             cached = self.posts.get(POST(id))
             if cached is not None:
@@ -189,13 +174,12 @@ class PostReader:
                     loaded.likes[id] = cached.likes
         if view.users:
             loaded.profiles = {name: profile for name in loaded.authors() if (profile := self.profiles.get(USER(name)))}
-        loaded.lists = self._cached_lists(view)
         return loaded
 
     def _cached_lists(self, view: ReadView) -> dict[str, Members]:
         return {key: members for key in view.lists if (members := self.lists.get(key)) is not None}
 
-    async def _load_missing(
+    async def load_missing(
         self,
         view: ReadView,
         loaded: LoadedPosts,
@@ -330,18 +314,36 @@ class KnownPage:
     """The posts of a page, as they are for every viewer who marks none of them."""
 
     def __init__(self, ids: Sequence[str], loaded: LoadedPosts, items: list[FeedItem | None]) -> None:
-        self.items = items
-        self._ids = ids
+        shown = [item for item in items if item is not None]
+        self.items: list[FeedItem | None] = SharedItems(shown) if len(shown) == len(items) else items
+        self._ids = frozenset(ids)
         self._loaded = loaded
         self._oldest = min(post.created_at for post in loaded.posts.values())
+        self._authors = frozenset(loaded.authors())
+        # None if a post has many likes.
+        are_likes_known = len(loaded.likes) == len(loaded.posts)
+        self._likers = frozenset[str]().union(*loaded.likes.values()) if are_likes_known else None
 
     def loaded(self, lists: dict[str, Members]) -> LoadedPosts:
         """Return what is loaded for a viewer with these lists."""
         return LoadedPosts(self._loaded.posts, self._loaded.profiles, self._loaded.likes, lists)
 
+    def is_plain_for(self, view: ReadView, lists: Mapping[str, Members]) -> bool:
+        """Whether these lists show that the viewer sees the page without a flag and without a gap."""
+        if view.viewer is None or self._oldest < view.created_after:
+            return self._oldest >= view.created_after
+        hidden, bookmarked = [lists.get(key) for key in view.hiding_lists], lists.get(view.bookmarked or "")
+        return (
+            self._likers is not None
+            and view.viewer.name not in self._likers
+            and all(is_short(users) and self._authors.isdisjoint(users or ()) for users in hidden)
+            and is_short(bookmarked)
+            and self._ids.isdisjoint(bookmarked or ())
+        )
+
     def is_same_for(self, view: ReadView, marks: ViewerMarks) -> bool:
         """Whether the viewer sees the page without a flag and without a gap."""
-        has_no_marks = not marks.hidden and not marks.liked and not any(id in marks.bookmarked for id in self._ids)
+        has_no_marks = not marks.hidden and not marks.liked and self._ids.isdisjoint(marks.bookmarked)
         return has_no_marks and self._oldest >= view.created_after
 
 

@@ -9,13 +9,21 @@ from msgspec import Struct, field
 
 from plaza.core.auth import Actor
 from plaza.core.valkey import Arg
-from plaza.social.keys import USER_BOOKMARKED, USER_FOLLOWING, USER_MUTED
-from plaza.social.users import hiding_keys
+from plaza.social.keys import USER_BLOCKED, USER_BLOCKED_BY, USER_BOOKMARKED, USER_FOLLOWING, USER_MUTED
 
 Command = tuple[Arg, ...]
 
 # The members of a list; False if there are too many to cache.
 Members = frozenset[str] | Literal[False]
+
+
+def hiding_keys(viewer: Actor) -> tuple[str, str]:
+    """Return the sorted sets of users hidden from a viewer: those they block, and those who block them.
+
+    A block does not hide a user from an admin, who could not moderate them otherwise. For admins both are the first.
+    """
+    own = USER_BLOCKED(viewer.name)
+    return own, own if viewer.is_admin else USER_BLOCKED_BY(viewer.name)
 
 
 class ReadView:

@@ -21,7 +21,8 @@ from plaza.social.keys import (
     USER_MUTED,
 )
 from plaza.social.model import Relation, RelationFlags, SelfRelation, User
-from plaza.social.users import Users, hiding_keys
+from plaza.social.read_view import hiding_keys
+from plaza.social.users import Users
 
 
 def follow_keys(name: str) -> list[str]:

@@ -13,7 +13,7 @@ from plaza.core.http.access import AUTHENTICATED, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import ParameterName, Routes
-from plaza.core.paging import Page
+from plaza.core.paging import Page, encodable
 from plaza.core.validation_messages import described_pattern
 from plaza.social.atom import PostAtomFeeds
 from plaza.social.feeds import Feeds
@@ -46,7 +46,7 @@ async def list_user_posts(
 ) -> FeedPage:
     """List a user's posts, newest first."""
     found = await feeds.user_posts(actor, resolve_username(actor, username), page, users=include_user)
-    return FeedPage(found.items, found.pagination)
+    return FeedPage(encodable(found.items), found.pagination)
 
 
 @route.get("/users/{username}/bookmarked", access=USER, example_parameters={"username": "me"})
@@ -55,7 +55,7 @@ async def list_bookmarked_posts(
 ) -> FeedPage:
     """List the caller's bookmarked posts, latest first."""
     found = await feeds.bookmarked(actor, resolve_username(actor, username), page, users=include_user)
-    return FeedPage(found.items, found.pagination)
+    return FeedPage(encodable(found.items), found.pagination)
 
 
 @route.get("/feed/explore", access=PUBLIC)
@@ -64,14 +64,14 @@ async def list_explore_feed(
 ) -> FeedPage:
     """List all posts, newest first."""
     found = await feeds.explore(actor, page, users=include_user)
-    return FeedPage(found.items, found.pagination)
+    return FeedPage(encodable(found.items), found.pagination)
 
 
 @route.get("/feed/following", access=USER)
 async def list_following_feed(actor: Actor, page: Page, home: HomeFeed, include_user: IncludeUser = True) -> FeedPage:
     """List the posts of the users that the caller follows, newest first."""
     found = await home.page(actor, page, users=include_user)
-    return FeedPage(found.items, found.pagination)
+    return FeedPage(encodable(found.items), found.pagination)
 
 
 @route.get("/feed/hashtag/{tag}", access=AUTHENTICATED)
@@ -80,7 +80,7 @@ async def list_hashtag_feed(
 ) -> FeedPage:
     """List the posts with a hashtag, newest first."""
     found = await feeds.hashtag(actor, tag, page, users=include_user)
-    return FeedPage(found.items, found.pagination)
+    return FeedPage(encodable(found.items), found.pagination)
 
 
 @route.get("/feed/hashtag/{tag}/ranked", access=AUTHENTICATED, raises=[Gone])
@@ -89,7 +89,7 @@ async def list_ranked_hashtag_feed(
 ) -> FeedPage:
     """List the posts with a hashtag, best first."""
     found = await feeds.ranked(actor, tag, page, users=include_user)
-    return FeedPage(found.items, found.pagination)
+    return FeedPage(encodable(found.items), found.pagination)
 
 
 @route.get("/search/users/newest", access=AUTHENTICATED)
@@ -113,7 +113,7 @@ async def list_top_posts(
 async def list_top_models(actor: Actor, page: Page, feeds: Feeds) -> TopModels:
     """List the models by engagement."""
     found = await feeds.top_models(actor, page)
-    return TopModels(found.items, found.pagination)
+    return TopModels(encodable(found.items), found.pagination)
 
 
 @route.get("/users/{username}.atom", access=PUBLIC, media_type=atom.MEDIA_TYPE, in_openapi=False)

@@ -32,8 +32,8 @@ from plaza.social.keys import (
 )
 from plaza.social.model import FeedItem, User, points
 from plaza.social.post_reader import PostReader
-from plaza.social.read_view import ReadView
-from plaza.social.users import Users, hiding_keys
+from plaza.social.read_view import ReadView, hiding_keys
+from plaza.social.users import Users
 
 _COUNTERS: Final = ("likesCount", "commentsCount", "bookmarksCount")
 _REGISTRIES: Final = (USERS_REGULAR(), USERS_MODELS())

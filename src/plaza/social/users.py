@@ -33,7 +33,10 @@ from plaza.social.keys import (
     USERS_RENAMED,
 )
 from plaza.social.model import COPIED_FIELDS, PUBLIC_FIELDS, NoProfile, Profile, User, public_user, user_from_hash
+from plaza.social.post_reader import PostReader
 from plaza.social.private_fields import PrivateFields
+from plaza.social.profile_reader import ProfileReader
+from plaza.social.read_view import hiding_keys
 
 # Posts that get a changed profile within the request.
 POSTS_UPDATED_AT_ONCE = 50
@@ -47,18 +50,19 @@ async def announce_profile_change(functions: Functions, name: str) -> None:
 class Users:
     def __init__(
         self,
-        functions: Functions,
+        reader: PostReader,
         auth: Auth,
         clock: Clock,
         private: PrivateFields,
         pictures: Pictures | None = None,
         log: AccountLog | None = None,
     ) -> None:
-        self.functions = functions
+        self.functions = reader.functions
+        self._profiles = ProfileReader(reader)
         self._private = private
         self._pictures = pictures
         self._log = log or AccountLog(None)
-        self.valkey = functions.valkey
+        self.valkey = reader.valkey
         self.auth = auth
         self.clock = clock
 
@@ -69,7 +73,10 @@ class Users:
             if not fields:
                 raise _no_user(name)
             return self._private.own_profile(fields, name)
-        (user,) = await self.public_profiles(viewer, [name])
+        if self.valkey.clustered:
+            (user,) = await self.public_profiles(viewer, [name])
+        else:
+            user = await self._profiles.one(viewer, name)
         if user is None:
             raise _no_user(name)
         return user
@@ -193,15 +200,6 @@ class Users:
         """Return a page of the users in a sorted set, highest score first, that the viewer may see. Two round trips."""
         load, visible = partial(self.public_profiles, viewer), partial(self.visible, viewer)
         return await page_by_position(key, page, ids_in_sorted_set(self.functions, key), load, visible)
-
-
-def hiding_keys(viewer: Actor) -> tuple[str, str]:
-    """Return the sorted sets of users hidden from a viewer: those they block, and those who block them.
-
-    A block does not hide a user from an admin, who could not moderate them otherwise. For admins both are the first.
-    """
-    own = USER_BLOCKED(viewer.name)
-    return own, own if viewer.is_admin else USER_BLOCKED_BY(viewer.name)
 
 
 async def _keep_picture(pictures: Pictures | None, actor: Actor, picture: str | None) -> None:

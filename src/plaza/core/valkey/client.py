@@ -82,11 +82,17 @@ class Valkey(AsyncResource):
 
     @abstractmethod
     def call(
-        self, *command: Arg, timeout: float | None = None, raw: bool = False, key: str | None = None
+        self,
+        *command: Arg,
+        timeout: float | None = None,
+        raw: bool = False,
+        key: str | None = None,
+        shared: bool = False,
     ) -> Awaitable[Any]:
         """Run a command. One round trip. The reply is text in RESP3 types, or with `raw` bytes in RESP2 types.
 
-        `key` names the command's key on a cluster, for commands where it is in an unusual position.
+        `key` names the command's key on a cluster, for commands where it is in an unusual position. A read that is
+        `shared` is sent once for all who want it at the same moment (one server only): they must not change the reply.
         """
 
     @abstractmethod

@@ -59,7 +59,12 @@ class ClusterValkey(Valkey):
         self.start(self.topology.watch())
 
     def call(
-        self, *command: Arg, timeout: float | None = None, raw: bool = False, key: str | None = None
+        self,
+        *command: Arg,
+        timeout: float | None = None,
+        raw: bool = False,
+        key: str | None = None,
+        shared: bool = False,
     ) -> asyncio.Future[Any]:
         if command[0] not in ALLOWED_NAMES:
             check_allowed(command)

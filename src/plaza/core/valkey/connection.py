@@ -6,7 +6,7 @@ all commands of that tick leave in one write. hiredis parses the replies, which 
 no pool, no lock and no coroutine per command, which is where other clients spend their time; `docs/connection.md` has
 the measurements.
 
-Commands that are not written yet are in `Connection._queue`, written ones in `_Socket.pending`. So an error knows
+Commands that are not written yet are in `Connection.queue`, written ones in `_Socket.pending`. So an error knows
 whether its command may have run.
 
 This is the only file that imports hiredis.
@@ -219,7 +219,7 @@ class Connection:
         self._new_future = self.loop.create_future
         self._timeout = options.timeout
         self._check_seconds = min(options.queue_timeout, options.timeout) / 4
-        self._queue: list[PendingCall] = []
+        self.queue: list[PendingCall] = []
         self._socket: _Socket | None = None
         self._since = self._until = 0.0
         self._checking: asyncio.TimerHandle | None = None
@@ -236,7 +236,7 @@ class Connection:
         usage = REQUEST_USAGE.get()
         if usage is not None:
             usage.trips += 1
-        queue = self._queue
+        queue = self.queue
         if not queue:
             self._since = monotonic()
             self._until = self._since + self._timeout
@@ -263,7 +263,7 @@ class Connection:
 
     def flush(self) -> None:
         """Write the queued commands, if the connection is up and accepts them."""
-        sock, queue = self._socket, self._queue
+        sock, queue = self._socket, self.queue
         if self._checking is None:
             self._checking = self.loop.call_later(self._check_seconds, self._check_timeouts)
         if sock is None or sock.paused:
@@ -275,9 +275,9 @@ class Connection:
             queue[:] = [call for call in queue if not call[1].done()]
         room = self.options.max_in_flight - len(sock.pending)
         if len(queue) > room:
-            batch, self._queue, self.has_backlog = queue[:room], queue[room:], True
+            batch, self.queue, self.has_backlog = queue[:room], queue[room:], True
         else:
-            batch, self._queue, self.has_backlog = queue, [], False
+            batch, self.queue, self.has_backlog = queue, [], False
         if batch:
             CONNECTION_STATS.trips += len(batch)
             sock.pending.extend(batch)
@@ -344,7 +344,7 @@ class Connection:
         if self._checking is not None:
             self._checking.cancel()
             self._checking = None
-        self._fail_unwritten(self._queue)
+        self._fail_unwritten(self.queue)
 
     async def _stay_connected(self) -> None:
         failures = losses = 0
@@ -387,17 +387,17 @@ class Connection:
             first = sock.pending[0] if sock.pending else None
             if first is not None and first[1].done() and max(sock.last_received, first[4]) < silent_since:
                 self.abandon(sock)
-        if self._queue:
+        if self.queue:
             # After a stall of the loop this runs before the pending flush. Those calls waited for the loop only.
             self.flush()
         oldest = now - self.options.queue_timeout
-        self._fail_unwritten([call for call in self._queue if call[4] <= oldest])
-        busy = self._queue or (sock is not None and sock.pending)
+        self._fail_unwritten([call for call in self.queue if call[4] <= oldest])
+        busy = self.queue or (sock is not None and sock.pending)
         self._checking = self.loop.call_later(self._check_seconds, self._check_timeouts) if busy else None
 
     def _expire(self, call: PendingCall) -> None:
         """Fail a call with a timeout of its own."""
-        sent = not any(other is call for other in self._queue)
+        sent = not any(other is call for other in self.queue)
         self.has_backlog = self.has_backlog or not sent  # so that `flush` does not write it
         fail(call, _timeout(self.address, may_have_run=sent), monotonic())
 
@@ -413,8 +413,8 @@ class Connection:
                 else Overloaded(f"Too many calls to Valkey at {self.address} are in flight.")
             )
             fail(call, error, now)
-        self._queue = [call for call in self._queue if not call[1].done()]
-        self.has_backlog = bool(self._queue)
+        self.queue = [call for call in self.queue if not call[1].done()]
+        self.has_backlog = bool(self.queue)
 
 
 async def first_attempt(connection: Connection) -> None:

@@ -22,6 +22,7 @@ from plaza.core.valkey.client import Valkey
 from plaza.core.valkey.command_guard import ALLOWED_NAMES, check_all_allowed, check_allowed
 from plaza.core.valkey.connection import Connection, OnErrorReply, pack
 from plaza.core.valkey.dedicated import DedicatedConnection, Subscription
+from plaza.core.valkey.shared_reads import SharedReads
 
 MULTI, EXEC = pack(("MULTI",)), pack(("EXEC",))
 _CACHING = pack(("CLIENT", "CACHING", "YES"))
@@ -61,6 +62,7 @@ class StandaloneValkey(Valkey):
             on_down=on_connection_down,
             on_error_reply=on_error_reply,
         )
+        self._shared_reads = SharedReads(self._connection)
         self._raw: Connection | None = None
         self._flat: Connection | None = None
 
@@ -76,10 +78,17 @@ class StandaloneValkey(Valkey):
         return self._raw
 
     def call(
-        self, *command: Arg, timeout: float | None = None, raw: bool = False, key: str | None = None
+        self,
+        *command: Arg,
+        timeout: float | None = None,
+        raw: bool = False,
+        key: str | None = None,
+        shared: bool = False,
     ) -> asyncio.Future[Any]:
         if command[0] not in ALLOWED_NAMES:
             check_allowed(command)
+        if shared:
+            return self._shared_reads.send(pack(command))
         return (self.connection(raw) if raw else self._connection).send(pack(command), None, timeout)
 
     def batch(
