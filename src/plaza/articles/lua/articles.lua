@@ -67,29 +67,46 @@ local function created_before(article, link, username)
   return time or ''
 end
 
--- Writes an article with its author's vote, unless it exists already. Returns when it was posted.
+-- Adds an article that has only its author's vote to every list, on one server: at once what the projections would do.
+local function list_new_article(id, username, posted, groups)
+  local scores, member = scores_from(posted, 1, 1, 0), member_of(id)
+  rank(id, ORDERS, scores)
+  redis.call('ZADD', key.user_articles(username), posted, member)
+  redis.call('ZADD', key.user_votes(username), 1, member)
+  for _, group in ipairs(groups) do
+    local args = {group, member}
+    for i = 1, #ORDERS do args[i + 2] = text(scores[ORDERS[i]] or '') end
+    commands_by_name.add_to_group(keys_of_group(group), args)
+  end
+end
+
+-- Writes an article with its author's vote, unless it exists already. Returns when it was posted. `is_new`: it has just got
+-- its id, on one server.
 -- keys article, up, down, groups   args id, title, link, username, time, origin ('' for none), group, …
-local function create(keys, args)
+local function create(keys, args, is_new)
   local id, title, link, username, time, origin = unpack(args)
   if redis.call('EXISTS', keys[1]) == 1 then return created_before(keys[1], link, username) end
   redis.call('HSET', keys[1], 'title', title, 'link', link, 'author', 'user:' .. username, 'time', time, 'votes', 1)
   redis.call('SADD', keys[2], 'user:' .. username)
   emit_article('article.posted', id, 'user:' .. username, origin)
+  local groups, posted = {unpack(args, 7)}, is_new and parse_seconds(time)
+  for _, group in ipairs(groups) do redis.call('SADD', keys[4], group) end
+  if posted then
+    list_new_article(id, username, posted, groups)
+    return time
+  end
   project('time_ranking', id)
   project('author_index', id, username)
   project('rankings', id)
   project('voter_index', id, username)
-  for i = 7, #args do
-    redis.call('SADD', keys[4], args[i])
-    project('group_member', id, args[i])
-  end
+  for _, group in ipairs(groups) do project('group_member', id, group) end
   return time
 end
 
 -- create: write an article under an id that was claimed, or that an import gives.
 -- KEYS article, up, down, groups   ARGV id, title, link, username, time, origin ('' for none), group, …
 -- Reply when it was posted
-command('create', create)
+command('create', function(keys, args) return create(keys, args) end)
 
 if CLUSTERED then
   -- claim: take an id and claim a link for a new article.
@@ -106,7 +123,7 @@ else
     local id = claim(keys[1], keys[2], args[5], args[1], '')
     args[1] = id
     local article_keys = {key.article(id), key.article_up(id), key.article_down(id), key.article_groups(id)}
-    return {id, create(article_keys, args)}
+    return {id, create(article_keys, args, true)}
   end)
 end
 

@@ -29,15 +29,9 @@ local function state_of(id)
   return state
 end
 
--- An article's score in each order that has it; nil if the article does not exist or its time is invalid.
-local function scores_of(id, state)
-  state = state or state_of(id)
-  local posted = state.time
-  if state.scores or not posted then return state.scores end
-  local up, down = key.article_up(id), key.article_down(id)
-  local ups, downs = redis.call('SCARD', up), redis.call('SCARD', down)
-  local count = tonumber(votes_of(state.votes, up, down))
-  state.scores = {
+-- An article's score in each order that has it, from the time in seconds, the number of votes and those of each kind.
+local function scores_from(posted, count, ups, downs)
+  return {
     time = posted,
     score = posted + VOTE_SECONDS * count,
     hot = hot(count, posted),
@@ -45,6 +39,15 @@ local function scores_of(id, state)
     top = count,
     controversial = controversial(ups, downs),
   }
+end
+
+-- An article's score in each order that has it; nil if the article does not exist or its time is invalid.
+local function scores_of(id)
+  local state = state_of(id)
+  if state.scores or not state.time then return state.scores end
+  local up, down = key.article_up(id), key.article_down(id)
+  local count = tonumber(votes_of(state.votes, up, down))
+  state.scores = scores_from(state.time, count, redis.call('SCARD', up), redis.call('SCARD', down))
   return state.scores
 end
 
@@ -54,8 +57,8 @@ for i = 1, #ORDERS do RANKING[ORDERS[i]] = key['articles_by_' .. ORDERS[i]]() en
 
 -- Commands that write an article's place in these orders. A deleted article, or one without a score, is removed. An
 -- article whose time is invalid keeps the place that another service gave it.
-local function ranking_commands(id, orders, state)
-  local scores, commands = scores_of(id, state), {}
+local function ranking_commands(id, orders)
+  local scores, commands = scores_of(id), {}
   if not scores and redis.call('EXISTS', key.article(id)) == 1 then return nil end
   for i, order in ipairs(orders) do
     if scores and scores[order] then
@@ -65,6 +68,19 @@ local function ranking_commands(id, orders, state)
     end
   end
   return commands
+end
+
+-- Writes an article's place in these orders, on one server. `is_listed`: it may have a place in an order without a score now.
+local function rank(id, orders, scores, is_listed)
+  local member = member_of(id)
+  for i = 1, #orders do
+    local score = scores[orders[i]]
+    if score then
+      redis.call('ZADD', RANKING[orders[i]], score, member)
+    elseif is_listed then
+      redis.call('ZREM', RANKING[orders[i]], member)
+    end
+  end
 end
 
 -- additional_rankings: an article's score in the orders that votes change and the document does not have.

@@ -14,8 +14,8 @@ local VALUES = {up = 1, down = -1, none = 0}
 
 -- Changes `votes` and the scores by a difference. `votes` and `score:` are incremented, not set: another service that
 -- votes with HINCRBY and ZINCRBY at the same time then loses nothing. On a cluster `score:` is on another node and is
--- set.
-local function add_votes(id, article, up, down, stored, difference, time)
+-- set. `time`: the article's; then `downs` is the number of downvotes, and `had_downs` whether there were some before.
+local function add_votes(id, article, up, down, stored, difference, time, downs, had_downs)
   local votes = votes_of(stored, up, down)
   if votes == stored then
     votes = text(redis.call('HINCRBY', article, 'votes', difference))
@@ -26,8 +26,8 @@ local function add_votes(id, article, up, down, stored, difference, time)
   if CLUSTERED or not redis.call('ZADD', key.articles_by_score(), 'XX', 'INCR', points, member_of(id)) then
     project('rankings', id)
   elseif time then
-    local commands = ranking_commands(id, ADDITIONAL_ORDERS, {time = time, votes = votes})
-    for i = 1, #commands do redis.call(unpack(commands[i])) end
+    local scores = scores_from(time, tonumber(votes), redis.call('SCARD', up), downs)
+    rank(id, ADDITIONAL_ORDERS, scores, had_downs or downs > 0)
   else
     project('additional_rankings', id)
   end
@@ -54,7 +54,14 @@ command('vote', function(keys, args)
   end
   local voter = 'user:' .. username
   local changed_up = redis.call(vote == 'up' and 'SADD' or 'SREM', up, voter) == 1
-  local changed_down = redis.call(vote == 'down' and 'SADD' or 'SREM', down, voter) == 1
+  local downs = redis.call('SCARD', down)
+  local had_downs, changed_down = downs > 0, false
+  if vote == 'down' then
+    changed_down = redis.call('SADD', down, voter) == 1
+  elseif had_downs then -- most articles have none
+    changed_down = redis.call('SREM', down, voter) == 1
+  end
+  if changed_down then downs = downs + (vote == 'down' and 1 or -1) end
   local posted = text(time or 0)
   if not (changed_up or changed_down) then return {posted, votes_of(votes, up, down)} end
   emit_vote(id, author, username, vote, origin)
@@ -65,5 +72,5 @@ command('vote', function(keys, args)
   end
   local was_up, was_down = changed_up ~= (vote == 'up'), changed_down ~= (vote == 'down')
   local before = was_up and 'up' or was_down and 'down' or 'none' -- a user found in both sets is an upvoter
-  return {posted, add_votes(id, article, up, down, votes, VALUES[vote] - VALUES[before], time)}
+  return {posted, add_votes(id, article, up, down, votes, VALUES[vote] - VALUES[before], time, downs, had_downs)}
 end)

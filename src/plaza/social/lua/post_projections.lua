@@ -132,8 +132,12 @@ local function count_points(user, points, name, id, counted)
   if total == 0 then
     redis.call('DEL', points)
   else
-    if counted == 0 then redis.call('HDEL', points, id) else redis.call('HSET', points, id, text(counted)) end
-    redis.call('HSET', points, 'total', text(total))
+    if counted == 0 then
+      redis.call('HDEL', points, id)
+      redis.call('HSET', points, 'total', text(total))
+    else
+      redis.call('HSET', points, id, text(counted), 'total', text(total))
+    end
   end
   if role == 'model' and CLUSTERED then
     project('leader', name)

@@ -11,8 +11,8 @@ local function is_in_either(one, other, member)
 end
 
 -- A block hides each user from the other: a hidden user is reported as missing.
-local function require_visible_user(other, blocked, blocked_by, name)
-  if (other and not exists(other)) or is_in_either(blocked, blocked_by, name) then
+local function require_visible_user(is_missing, blocked, blocked_by, name)
+  if is_missing or is_in_either(blocked, blocked_by, name) then
     fail('not_found', 'No user has this name.', {username = name})
   end
 end
@@ -52,12 +52,30 @@ projection('withdraw_follow', function(target, me)
   return perform('unfollow', {key.user(me), key.user_following(me), key.user_following_recent(me)}, {me, target})
 end)
 
+-- Sets the followed user's side of a follow; `since` is its time, '' if there is none. `count` is the user's `followerCount`.
+local function set_follower(user, followers, recent, name, follower, since, count)
+  local difference = 0
+  if since == '' then
+    difference = -redis.call('SREM', followers, follower)
+    redis.call('ZREM', recent, follower)
+  elseif count or exists(user) then
+    difference = redis.call('SADD', followers, follower)
+    redis.call('ZADD', recent, since, follower)
+  else
+    project('withdraw_follow', name, follower)
+  end
+  if difference == 0 then return end
+  local size = redis.call('SCARD', followers)
+  change_count(user, 'followerCount', size - difference, size, count)
+end
+
 -- Updates the followed user's side of a follow that has changed; `since` is its time, '' if it ended. On one server it does at
--- once what the projection would do.
-local function update_follower_of(me, target, since)
+-- once what the projection would do; `count` is the user's `followerCount`, if the caller has read it.
+local function update_follower_of(me, target, since, count)
   if CLUSTERED then return project('follower', me, target) end
-  local keys = {key.user(target), key.user_followers(target), key.user_followers_recent(target)}
-  commands_by_name.update_follower(keys, {target, me, since})
+  local user = key.user(target)
+  if count == nil then count = redis.call('HGET', user, 'followerCount') end
+  set_follower(user, key.user_followers(target), key.user_followers_recent(target), target, me, since, count)
 end
 
 local function emit_follow(me, target, origin)
@@ -88,7 +106,8 @@ command('follow', function(keys, args)
   local me, target, at = args[1], args[2], text(now(args[3]))
   local count = redis.call('HGET', user, 'followingCount')
   if not count then require_profile(user) end
-  require_visible_user(other, blocked, blocked_by, target)
+  local followers = other and redis.call('HGET', other, 'followerCount')
+  require_visible_user(other and not followers and not exists(other), blocked, blocked_by, target)
   if redis.call('SADD', following, target) == 0 then
     local completed = redis.call('ZADD', recent, 'NX', at, target) == 1 -- another service added the follow
     if completed then
@@ -106,7 +125,7 @@ command('follow', function(keys, args)
   local size = redis.call('SCARD', following)
   change_count(user, 'followingCount', size - 1, size, count)
   emit_follow(me, target, origin_of(args[4]))
-  update_follower_of(me, target, at)
+  update_follower_of(me, target, at, followers)
   return 1
 end)
 
@@ -192,19 +211,8 @@ end)
 -- update_follower: the followed user's side of a follow.
 -- KEYS user, followers, recent   ARGV name, follower, time ('' if not following)
 command('update_follower', function(keys, args)
-  local user, followers, recent, name, follower, since = keys[1], keys[2], keys[3], args[1], args[2], args[3]
-  local count, difference = redis.call('HGET', user, 'followerCount'), 0
-  if since == '' then
-    difference = -redis.call('SREM', followers, follower)
-    redis.call('ZREM', recent, follower)
-  elseif count or exists(user) then
-    difference = redis.call('SADD', followers, follower)
-    redis.call('ZADD', recent, since, follower)
-  else
-    project('withdraw_follow', name, follower)
-  end
-  local size = redis.call('SCARD', followers)
-  change_count(user, 'followerCount', size - difference, size, count)
+  local user = keys[1]
+  set_follower(user, keys[2], keys[3], args[1], args[2], args[3], redis.call('HGET', user, 'followerCount'))
 end)
 
 projection('blocking', function(me, target)
@@ -266,7 +274,7 @@ end)
 -- mute   KEYS muted, blocked, blocked_by, target's user (one server)   ARGV me, target, now   Reply 1 or 0
 command('mute', function(keys, args)
   local muted, blocked, blocked_by, other = unpack(keys)
-  require_visible_user(other, blocked, blocked_by, args[2])
+  require_visible_user(other and not exists(other), blocked, blocked_by, args[2])
   if redis.call('ZADD', muted, 'NX', text(now(args[3])), args[2]) == 0 then return 0 end
   project('muting', args[1], args[2])
   return 1
