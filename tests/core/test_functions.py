@@ -149,6 +149,21 @@ async def test_one_query_for_many_owners_is_one_round_trip(functions: Functions,
     assert await functions.query_each("ledger_total", keys) == [str(i) for i in range(20)]
 
 
+async def test_a_command_runs_for_several_owners_also_if_one_fails(
+    functions: Functions, valkey: Valkey, redis_client: Any
+) -> None:
+    def put(box: str, quantity: str) -> tuple[list[str], list[str]]:
+        return [BOX_ITEMS(box)], [box, "s1", "nut", quantity]
+
+    assert await functions.run_each("ledger_put", [put("b1", "1"), put("b2", "2")]) == ["1", "2"]
+    with pytest.raises(NotANumber):
+        await functions.run_each("ledger_put", [put("b1", "many"), put("b2", "3")])
+    assert await redis_client.zscore(BOXES_TOP(), "b2") == 3
+    for node in valkey.primaries():
+        await node.call("FUNCTION", "FLUSH")
+    assert await functions.run_each("ledger_put", [put("b1", "4"), put("b2", "5")]) == ["4", "5"]
+
+
 async def test_constants_are_locals_of_the_library(valkey: Valkey) -> None:
     lua = """
 query('constants', function()

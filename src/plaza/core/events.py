@@ -25,6 +25,7 @@ is lost, and a handler can run twice for one event: handlers must be idempotent.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 import msgspec
@@ -50,7 +51,7 @@ class EventData(msgspec.Struct, forbid_unknown_fields=True):
     subject: ClassVar[str]  # the field whose value is the event's subject
 
 
-class Event(Struct, frozen=True):
+class Event(Struct, frozen=True, dict=True):
     """An event, as a handler gets it."""
 
     stream: str  # the domain
@@ -83,9 +84,9 @@ class Event(Struct, frozen=True):
         """`import` if another system or the demo brought it in, else empty."""
         return self.fields.get("origin", "")
 
-    @property
+    @cached_property
     def data(self) -> dict[str, Any]:
-        """The fields of its type, decoded at each access."""
+        """The fields of its type. Do not change them: everyone who handles the event gets the same."""
         data: dict[str, Any] = msgspec.json.decode(self.fields.get("data", "{}"))
         return data
 

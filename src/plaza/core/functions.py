@@ -14,7 +14,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Final
@@ -135,6 +135,7 @@ class Functions:
         self.catalogues = {library.name: library.catalogue for library in libraries}
         # Valkey refuses a library without functions.
         self.built = {library.name: library.build(layout, projection_ms) for library in libraries if library.lua}
+        self._versioned_names: dict[str, str] = {}
         self.outbox = Outbox(self._run, valkey)
         self.outbox_recovery = OutboxRecovery(self._run, valkey, self.outbox)
 
@@ -144,7 +145,7 @@ class Functions:
             loaded = await _names(node)
             for name, built in self.built.items():
                 await _load(node, name, built, loaded)
-        await self._record_use()
+        await _record_use(self.valkey, self.built.values())
 
     async def require_loaded(self) -> None:
         """Load the libraries where one is missing; `OutdatedProcess` if a newer Plaza replaced it. A round trip each.
@@ -161,6 +162,22 @@ class Functions:
         if self.valkey.clustered:
             return await self.outbox.run(command, keys, args)
         return await self._run(command, keys, args)
+
+    async def run_each(self, command: str, calls: Sequence[tuple[Sequence[str], Sequence[Arg]]]) -> list[Any]:
+        """Run a command for several owners, given the keys and arguments of each. One round trip on one server.
+
+        If one fails, the others have run too.
+        """
+        if self.valkey.clustered:
+            return await asyncio.gather(*(self.outbox.run(command, keys, args) for keys, args in calls))
+        commands = [self.run_command(command, keys, *args) for keys, args in calls]
+        replies = await self.valkey.batch(commands, return_errors=True)
+        for i, reply in enumerate(replies):
+            if isinstance(reply, ReplyError) and is_function_missing(reply):
+                replies[i] = await self._run(command, *calls[i])
+            elif isinstance(reply, Exception):
+                raise _as_plaza_error(reply) if isinstance(reply, ReplyError) else reply
+        return replies
 
     async def run_deferred(self, command: str, keys: Sequence[str], *args: Arg) -> Any:
         """Run a command; on a cluster its projections are completed in the background. One round trip."""
@@ -208,7 +225,7 @@ class Functions:
         return ("FCALL_RO", self._versioned(query), len(keys), *keys, *args)
 
     def run_command(self, function: str, keys: Sequence[str], *args: Arg) -> tuple[Arg, ...]:
-        """Return a function that writes and has no projections as a Valkey command, for a batch."""
+        """Return a function that writes as a Valkey command, for a batch. On a cluster one without projections."""
         return ("FCALL", self._versioned(function), len(keys), *keys, *args)
 
     async def query_each(self, query: str, keys_of_each: Sequence[Sequence[str]], *args: Arg) -> list[Any]:
@@ -250,17 +267,14 @@ class Functions:
             raise _as_plaza_error(error) from None
 
     def _versioned(self, function: str) -> str:
-        return f"{function}_{self.built[function.partition('_')[0]].version}"
-
-    async def _record_use(self) -> None:
-        now = int(time.time() * 1000)
-        fields = [part for built in self.built.values() for part in (built.name, now)]
-        if fields:
-            await self.valkey.call("HSET", core.LIBRARIES(), *fields)
+        name = self._versioned_names.get(function)
+        if name is None:
+            name = self._versioned_names[function] = f"{function}_{self.built[function.partition('_')[0]].version}"
+        return name
 
     async def remove_unused_libraries(self, unused_ms: int = 24 * 3_600_000) -> list[str]:
         """Remove libraries that no process has used for a day, and return their names. Workers call this regularly."""
-        await self._record_use()
+        await _record_use(self.valkey, self.built.values())
         used = await self.valkey.call("HGETALL", core.LIBRARIES())
         limit = time.time() * 1000 - unused_ms
         unused = [name for name, last in used.items() if float(last) < limit]
@@ -274,6 +288,13 @@ class Functions:
 
 _JSON = json.JSONDecoder()
 LIBRARY_NAME: Final = re.compile(r"plaza_([a-z]+)_g(\d+)_[0-9a-f]{8}")
+
+
+async def _record_use(valkey: Valkey, libraries: Iterable[BuiltLibrary]) -> None:
+    now = int(time.time() * 1000)
+    fields = [part for built in libraries for part in (built.name, now)]
+    if fields:
+        await valkey.call("HSET", core.LIBRARIES(), *fields)
 
 
 async def _names(node: Valkey) -> set[str]:

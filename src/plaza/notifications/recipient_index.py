@@ -22,7 +22,8 @@ class RecipientIndex:
             key, member = NOTIFIED(root_of(group.subject)), f"{group.subject} {group.type} {group.recipient}"
             if group.type in INDEXED_TYPES:
                 commands.append(("ZADD", key, 0, member) if exists else ("ZREM", key, member))
-        await self._valkey.batch(commands)
+        if commands:
+            await self._valkey.batch(commands)
 
     async def find(self, subjects: Sequence[str]) -> list[list[GroupName]]:
         """Return for each subject the groups about it, or of a root, about all below it. One round trip."""

@@ -88,13 +88,11 @@ class Recorder:
             if not groups:
                 break
             written = groups
-            counts: list[int] = []
-            for batch in chunks(groups.items(), BATCH):
-                results = await asyncio.gather(
-                    *(self._record(source, group, list(rows.values())) for group, rows in batch)
-                )
-                await self._index.update({row[0]: exists for row, (_, exists) in zip(batch, results, strict=True)})
-                counts += [count for count, _ in results]
+            counts = [
+                count
+                for batch in chunks(groups.items(), BATCH)
+                for count in await self._record(source, {group: list(rows.values()) for group, rows in batch})
+            ]
             changed += sum(counts) if attempt == 0 else 0
             again = {group for group, count in zip(groups, counts, strict=True) if count}
             pending = [activity for activity in pending if activity.group in again]
@@ -153,15 +151,19 @@ class Recorder:
         return [one for one in found if one.group.recipient != EVERYONE_TOLD]
 
     async def _record(
-        self, source: NotificationSource, group: GroupName, rows: Sequence[tuple[Activity, int | None]]
-    ) -> tuple[int, bool]:
-        """Write one group. Returns how many actors changed, and whether there is a group now."""
-        owner = next((activity.owner for activity, _ in rows if activity.owner), "")
-        words = [word for activity, at in rows for word in _words(activity, at)]
-        changed, exists, *overflowing = await self._run("record", group, owner, *words)
-        for number, since, until in chunks(overflowing, 3):
-            await self._fill(source, group, number, int(since), int(until) if until else None)
-        return int(changed), bool(exists)
+        self, source: NotificationSource, groups: Mapping[GroupName, Sequence[tuple[Activity, int | None]]]
+    ) -> list[int]:
+        """Write groups. Returns how many actors of each changed. One round trip on one server."""
+        calls = []
+        for group, rows in groups.items():
+            owner = next((activity.owner for activity, _ in rows if activity.owner), "")
+            calls.append(self._call(group, owner, *(word for activity, at in rows for word in _words(activity, at))))
+        replies = await self._functions.run_each("notifications_record", calls)
+        for group, (_, _, *overflowing) in zip(groups, replies, strict=True):
+            for number, since, until in chunks(overflowing, 3):
+                await self._fill(source, group, number, int(since), int(until) if until else None)
+        await self._index.update({group: bool(reply[1]) for group, reply in zip(groups, replies, strict=True)})
+        return [int(reply[0]) for reply in replies]
 
     async def _fill(
         self, source: NotificationSource, group: GroupName, number: str, since_ms: int, until_ms: int | None
@@ -176,9 +178,12 @@ class Recorder:
             await self._run("fill", group, number, latest.total, *rows)
 
     async def _run(self, command: str, group: GroupName, *args: str | int) -> Any:
-        about = f"{group.type}:{group.subject}"
-        keys = self.keys(group.recipient)
-        return await self._functions.run(f"notifications_{command}", keys, group.recipient, about, *args)
+        keys, words = self._call(group, *args)
+        return await self._functions.run(f"notifications_{command}", keys, *words)
+
+    def _call(self, group: GroupName, *args: str | int) -> tuple[list[str], list[str | int]]:
+        """Return the keys and arguments of a command about a group."""
+        return self.keys(group.recipient), [group.recipient, f"{group.type}:{group.subject}", *args]
 
 
 def _unique(activities: Iterable[Activity]) -> list[Activity]:

@@ -35,6 +35,7 @@ from sqlalchemy import (
 
 from plaza.core.async_engine import AsyncConnection
 from plaza.core.search_source import SearchDocument
+from plaza.core.sequences import chunks
 from plaza.core.sql import Sql
 from plaza.search import match_expression
 from plaza.search.frequencies import WordFrequencies
@@ -56,6 +57,9 @@ _WRITER_LOCK: Final = 0x736561726368
 # The words of a batch of long texts take 50 ms. After this time, other work of the event loop goes first. The step
 # after the last words takes longer: it compares the rows with the stored ones.
 TURN_SECONDS: Final = 0.0003
+
+# Keys whose weights are read in one statement, for the same reason.
+READ_STEP: Final = 48
 
 # Characters of a candidate's terms that are read for its relevance: about 100 words.
 MAX_TERMS_READ: Final = 600
@@ -286,10 +290,14 @@ class SearchIndex:
     async def reweigh(self, kind: str, weights: Mapping[str, float]) -> tuple[list[str], list[str]]:
         """Change the weights of documents. Returns the keys that changed, and those that are not indexed.
 
-        One statement, and one transaction if a weight changed.
+        One statement for each `READ_STEP` keys, and one transaction if a weight changed.
         """
         wanted = [key for key in weights if fits_column(key)]
-        stored = {row.key: row for row in await self._sql.fetch_all(_WEIGHTS_BY_KEYS, kind=kind, keys=wanted)}
+        stored = dict[str, Row[Any]]()
+        for step in chunks(wanted, READ_STEP):
+            await asyncio.sleep(0)  # a read of SQLite does not let other work of the event loop run
+            found = await self._sql.fetch_all(_WEIGHTS_BY_KEYS, kind=kind, keys=step)
+            stored.update((row.key, row) for row in found)
         changed = {key: weights[key] for key, row in stored.items() if row.weight != weights[key]}
         if changed:
             async with self._sql.begin() as tx:

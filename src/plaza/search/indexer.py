@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -14,6 +15,9 @@ from plaza.search.lost_rows import LostRows
 
 # Documents in one transaction: long enough to be cheap, short enough for other writers.
 BATCH: Final = 200
+
+# Events and weights after which other work of the event loop goes first: they take half a millisecond.
+STEP: Final = 48
 
 # Reads of an object that keeps changing. Its next event follows anyway.
 MAX_READS: Final = 5
@@ -75,8 +79,11 @@ class Indexer:
             await self.refresh(kind, missing)
 
     async def _weights(self, source: WeightSource, keys: Sequence[str]) -> dict[str, float]:
+        found = dict[str, float]()
         with damaged_keys_as_absent():
-            return {key: finite_weight(weight) for key, weight in (await source.weights(keys)).items()}
+            for step in chunks(keys, STEP):
+                found |= await source.weights(step)
+        return {key: finite_weight(weight) for key, weight in found.items()}
 
     async def documents(self, kind: str, keys: Sequence[str]) -> dict[str, SearchDocument | None]:
         """Return what to index of objects; None for one that no user may find, also because its key is damaged."""
@@ -89,7 +96,9 @@ class Indexer:
         changed: dict[str, dict[str, None]] = {kind: {} for kind in self.sources}
         reweighed: dict[str, dict[str, None]] = {kind: {} for kind in self.sources}
         authors: dict[str, None] = {}
-        for event in events:
+        for number, event in enumerate(events, 1):
+            if number % STEP == 0:
+                await asyncio.sleep(0)
             type, data = event.type, event.data
             for kind, source in self.sources.items():
                 of_event = reweighed if type in self._weight_events.get(kind, ()) else changed

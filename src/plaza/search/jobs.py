@@ -11,9 +11,8 @@ from plaza.search.rebuild import IndexRebuild
 # The domains whose events change what is found.
 STREAMS: Final = ("social", "articles", "challenges", "shop")
 GROUP: Final = "search"
-# A post that thousands like at once is indexed once for so many likes. A step for more events would hold the event loop
-# for longer than a millisecond.
-BATCH_SIZE: Final = 48
+# A post that thousands like at once is indexed once for so many likes, and the weights of a batch are one transaction.
+BATCH_SIZE: Final = 192
 
 
 def consumers(indexer: Indexer, rebuild: IndexRebuild) -> list[Consumer]:

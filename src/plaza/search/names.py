@@ -60,6 +60,7 @@ _OWNERS = select(SEARCH_NAME.c.name, SEARCH_NAME.c.key, SEARCH_NAME.c.weight).wh
 _OF_OWNERS = select(SEARCH_NAME.c.name, SEARCH_NAME.c.key).where(
     SEARCH_NAME.c.kind == bindparam("kind"), SEARCH_NAME.c.key.in_(bindparam("keys", expanding=True))
 )
+_ANY_OF_KIND = select(SEARCH_NAME.c.key).where(SEARCH_NAME.c.kind == bindparam("kind")).limit(1)
 
 _HAS_TRIGRAMS = exists().where(SEARCH_TRIGRAM.c.kind == SEARCH_NAME.c.kind, SEARCH_TRIGRAM.c.name == SEARCH_NAME.c.name)
 _WITHOUT_TRIGRAMS = _OF_OWNERS.where(~_HAS_TRIGRAMS)
@@ -183,7 +184,9 @@ class NameIndex:
         await self._update_trigrams(tx, kind, {*gone, *(name for each in names.values() for name in each)})
 
     async def reweigh(self, tx: AsyncConnection, kind: str, weights: Mapping[str, float]) -> None:
-        """Change the weight of the names of owners, if their kind has names. One statement, or two."""
+        """Change the weight of the names of owners. One statement if their kind has no names, else up to three."""
+        if not await self._sql.fetch_all(_ANY_OF_KIND, kind=kind):
+            return
         found = await self._sql.fetch_all(_OF_OWNERS, kind=kind, keys=list(weights))
         if rows := [{"of_kind": kind, "of_key": key, "new_weight": weights[key]} for key in {row.key for row in found}]:
             await tx.execute(_SET_WEIGHT, rows)

@@ -6,9 +6,14 @@
 -- KEYS of all commands and queries: notifications, then, where social runs, the recipient's profile and the sorted sets of
 -- users whose activities the recipient does not see.
 
+-- The groups that the running command has opened, with the number of their actors and the time of the latest; no time if it
+-- must be read. They are in the lists from update_group() on.
+local opened = {}
+
+-- Returns the groups, and how they are stored.
 local function read_groups(name, about)
   local stored = redis.call('HGET', key.notification_groups(name), about)
-  return stored and cjson.decode(stored) or {}
+  return stored and cjson.decode(stored) or {}, stored
 end
 
 local function group_with(name, about, id)
@@ -36,7 +41,7 @@ local function updated_at(name, about, group)
 end
 
 local function is_unread(name, about, group)
-  return redis.call('ZSCORE', key.notifications_unread(name), group_id(about, group)) ~= false
+  return opened[group] ~= nil or redis.call('ZSCORE', key.notifications_unread(name), group_id(about, group)) ~= false
 end
 
 local function remove_keys(name, id)
@@ -71,20 +76,26 @@ local function drop_oldest(name)
   end
 end
 
+local function put_in_lists(name, id, at, is_new)
+  redis.call('ZADD', key.notifications(name), at, id)
+  if is_new then
+    redis.call('ZADD', key.notifications_unread(name), at, id)
+  else
+    redis.call('ZADD', key.notifications_unread(name), 'XX', at, id)
+  end
+end
+
 -- Makes the lists follow a group's actors, and removes the group if it is empty.
 local function update_group(name, about, groups, group)
-  local id, actors = group_id(about, group), actors_of(name, about, group)
+  local id, actors, new = group_id(about, group), actors_of(name, about, group), opened[group]
+  if new and new.latest then return put_in_lists(name, id, text(new.latest), true) end
   local excess = redis.call('ZCARD', actors) - MAX_ACTORS
   if excess > 0 then
     redis.call('ZREMRANGEBYRANK', actors, 0, excess - 1)
     group[3] = group[3] + excess
   end
   local latest = redis.call('ZRANGE', actors, -1, -1, 'WITHSCORES')
-  if #latest > 0 then
-    redis.call('ZADD', key.notifications(name), latest[2], id)
-    redis.call('ZADD', key.notifications_unread(name), 'XX', latest[2], id)
-    return
-  end
+  if #latest > 0 then return put_in_lists(name, id, latest[2], new ~= nil) end
   if group[3] > 0 and IS_COUNTED[about:match('^[a-z_]+')] then return end -- the caller fills it
   remove_keys(name, id)
   for i, each in ipairs(groups) do
@@ -95,9 +106,7 @@ end
 local function open_group(name, about, groups, at)
   local group = {groups[1] and groups[1][1] + 1 or 1, at, 0}
   table.insert(groups, 1, group)
-  local id = group_id(about, group)
-  redis.call('ZADD', key.notifications(name), text(at), id)
-  redis.call('ZADD', key.notifications_unread(name), text(at), id)
+  opened[group] = {actors = 0, latest = at}
   if #groups > MAX_OF_SUBJECT then
     local oldest = table.remove(groups)
     dismiss_until(name, about, updated_at(name, about, oldest))
@@ -156,8 +165,11 @@ end
 
 -- Adds an actor to a group. A full group has counted those before its exact actors.
 local function add_actor(name, about, group, actor, at)
-  local actors = actors_of(name, about, group)
-  if redis.call('ZCARD', actors) >= MAX_ACTORS then
+  local actors, new = actors_of(name, about, group), opened[group]
+  if new and new.latest and new.actors < MAX_ACTORS then
+    new.actors, new.latest = new.actors + 1, math.max(new.latest, at)
+  elseif redis.call('ZCARD', actors) >= MAX_ACTORS then
+    if new then new.latest = nil end
     local lowest = redis.call('ZRANGE', actors, 0, 0, 'WITHSCORES')
     if at < tonumber(lowest[2]) then return false end
   end
@@ -172,6 +184,7 @@ end
 local function set_actor(accepts, name, about, groups, actor, at, renamed)
   local group, since = find_actor(name, about, groups, actor)
   if group and since == at then return {} end
+  if group and opened[group] then opened[group].latest = nil end
   if not at then
     if group then redis.call('ZREM', actors_of(name, about, group), actor) end
     return {group}
@@ -194,7 +207,9 @@ end
 -- Reply {changed actors, 1 if there is a group now, then of each group with more than the exact actors: number, from, to ('' for no end)}
 command('record', function(keys, args)
   local name, about, changed, touched, is_missing = args[1], args[2], 0, {}, false
-  local groups, accepts = read_groups(name, about), accepted(keys, name, args[2])
+  opened = {}
+  local groups, stored = read_groups(name, about)
+  local accepts = accepted(keys, name, about)
   for i = 4, #args, 3 do
     local at = tonumber(args[i + 1])
     if accepts or not at then
@@ -205,8 +220,8 @@ command('record', function(keys, args)
   end
   for group in pairs(touched) do update_group(name, about, groups, group) end
   for _, group in ipairs(groups) do group[4] = args[3] ~= '' and args[3] or group[4] end
-  write_groups(name, about, groups)
-  drop_oldest(name)
+  if #groups == 0 or cjson.encode(groups) ~= stored then write_groups(name, about, groups) end
+  if next(opened) then drop_oldest(name) end
   local reply = {changed, #groups > 0 and 1 or 0}
   for i, group in ipairs(groups) do
     if group[3] > 0 and (touched[group] or is_missing) then
