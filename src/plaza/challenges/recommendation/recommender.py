@@ -45,7 +45,6 @@ from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.recommendation.candidate_cache import CandidateCache
 from plaza.challenges.recommendation.neighbour_cache import NeighbourCache
 from plaza.challenges.recommendation.ranking import (
-    MAX_SIMILAR,
     Candidate,
     CandidateSelector,
     OwnChallenge,
@@ -237,12 +236,12 @@ class Recommender:
 
     async def _newest(self, name: str, profile: ViewerProfile) -> set[int]:
         """The newest posts of the challenges the viewer reacts in most, and of similar ones. One query."""
-        wanted = {f"own{n}": id for n, id in enumerate(profile.reactions)}
-        wanted |= {f"similar{n}": id for n, id in enumerate(profile.similar)}
-        if not wanted:
+        if not (profile.reactions or profile.similar):
             return set()
-        statement = _newest(len(profile.reactions), len(profile.similar))
-        return {id for (id,) in await self._sql.fetch_all(statement, viewer=name, **wanted)}
+        wanted = {f"own{n}": id for n, id in enumerate(profile.reactions)}
+        statement = _newest(len(profile.reactions))
+        found = await self._sql.fetch_all(statement, viewer=name, similar=[*profile.similar], **wanted)
+        return {id for (id,) in found}
 
     def _can_be_shown(self, post: Candidate, today: int, profile: ViewerProfile) -> bool:
         days, last = profile.shown.get(post.id, (0, today))
@@ -291,19 +290,24 @@ def _literal(number: int) -> ColumnElement[int]:
     return literal_column(str(number))
 
 
-@lru_cache((TOP_CHALLENGES + 1) * (MAX_SIMILAR + 1))
-def _newest(own: int, similar: int) -> CompoundSelect[tuple[int]]:
-    """A statement for the newest posts of each of these numbers of challenges. It reads few more rows than it returns.
+@lru_cache
+def _newest(own: int) -> CompoundSelect[tuple[int]]:
+    """A statement for the newest posts of this number of own challenges, and of similar ones.
 
-    A viewer has no posts and reactions in similar challenges, since these are not own ones.
+    It reads few more rows than it returns: of a similar challenge those from its sixth newest post on. A viewer has no
+    posts and reactions there, since it is not an own one.
     """
     newest = select(POST.c.id).order_by(POST.c.id.desc())
     parts = [
         newest.where(POST.c.challenge_id == bindparam(f"own{n}"), *_OF_OTHERS).limit(_literal(PER_CHALLENGE))
         for n in range(own)
     ]
-    parts += [
-        newest.where(POST.c.challenge_id == bindparam(f"similar{n}")).limit(_literal(PER_SIMILAR))
-        for n in range(similar)
-    ]
-    return union_all(*(select(part.subquery().c.id) for part in parts))
+    same = POST.alias()
+    last = select(same.c.id).where(same.c.challenge_id == CHALLENGE.c.id).order_by(same.c.id.desc())
+    first_shown = last.limit(_literal(1)).offset(_literal(PER_SIMILAR - 1)).scalar_subquery()
+    similar = (
+        select(POST.c.id)
+        .join(CHALLENGE, POST.c.challenge_id == CHALLENGE.c.id)
+        .where(CHALLENGE.c.id.in_(bindparam("similar", expanding=True)), POST.c.id >= func.coalesce(first_shown, 0))
+    )
+    return union_all(*(select(part.subquery().c.id) for part in parts), similar)
