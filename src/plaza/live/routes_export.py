@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, get_args
 
 import msgspec
 from msgspec import Meta
 
 from plaza.core.http.access import ADMIN
 from plaza.core.http.responses import Response
-from plaza.core.http.routes import Handler, Routes
+from plaza.core.http.routes import Routes
 from plaza.live.audience_export import MEDIA_TYPES, AudienceExport, ExportFile, ExportFormat, TimeRange
 from plaza.live.model import EventId, SessionId, SessionOfAnotherEvent, UnixMs
 
@@ -23,56 +22,33 @@ class ExportQuery(msgspec.Struct, frozen=True):
     to_ms: UnixMs | None = msgspec.field(default=None, name="to")
 
 
-def _get(file: ExportFile, format: ExportFormat) -> Callable[[Handler], Handler]:
-    return route.get(
+# For the summaries of the routes.
+_CONTENTS: Final = {
+    "viewing-sessions": "the viewing sessions that a time range touches",
+    "records": "the five-minute records of a time range",
+}
+_FORMATS: Final[dict[ExportFormat, str]] = {"csv": "CSV", "jsonl": "JSON lines", "parquet": "a Parquet file"}
+
+
+def _add_download(file: ExportFile) -> None:
+    noun, _, extension = file.partition(".")
+    format = msgspec.convert(extension, ExportFormat)
+
+    async def download(event: EventId, query: ExportQuery, export: AudienceExport) -> Response[Any]:
+        rows = await export.read(file, event, query.session, TimeRange(query.from_ms, query.to_ms))
+        return Response(rows, headers=[("content-disposition", f'attachment; filename="{file}"')])
+
+    download.__name__ = f"download_{noun.replace('-', '_')}_{format}"
+    download.__doc__ = f"Download {_CONTENTS[noun]} as {_FORMATS[format]}."
+    download.__annotations__["return"] = Response[str] if format == "csv" else Response[bytes]
+    route.get(
         f"/analytics/events/{{event}}/{file}",
         access=ADMIN,
         media_type=MEDIA_TYPES[format],
         limit_first=True,
         raises=[SessionOfAnotherEvent],
-    )
+    )(download)
 
 
-async def _download(export: AudienceExport, file: ExportFile, event: str, query: ExportQuery) -> Response[Any]:
-    rows = await export.read(file, event, query.session, TimeRange(query.from_ms, query.to_ms))
-    return Response(rows, headers=[("content-disposition", f'attachment; filename="{file}"')])
-
-
-@_get("viewing-sessions.csv", "csv")
-async def download_viewing_sessions_csv(event: EventId, query: ExportQuery, export: AudienceExport) -> Response[str]:
-    """Download the viewing sessions that a time range touches as CSV."""
-    return await _download(export, "viewing-sessions.csv", event, query)
-
-
-@_get("viewing-sessions.jsonl", "jsonl")
-async def download_viewing_sessions_jsonl(
-    event: EventId, query: ExportQuery, export: AudienceExport
-) -> Response[bytes]:
-    """Download the viewing sessions that a time range touches as JSON lines."""
-    return await _download(export, "viewing-sessions.jsonl", event, query)
-
-
-@_get("viewing-sessions.parquet", "parquet")
-async def download_viewing_sessions_parquet(
-    event: EventId, query: ExportQuery, export: AudienceExport
-) -> Response[bytes]:
-    """Download the viewing sessions that a time range touches as a Parquet file."""
-    return await _download(export, "viewing-sessions.parquet", event, query)
-
-
-@_get("records.csv", "csv")
-async def download_records_csv(event: EventId, query: ExportQuery, export: AudienceExport) -> Response[str]:
-    """Download the five-minute records of a time range as CSV."""
-    return await _download(export, "records.csv", event, query)
-
-
-@_get("records.jsonl", "jsonl")
-async def download_records_jsonl(event: EventId, query: ExportQuery, export: AudienceExport) -> Response[bytes]:
-    """Download the five-minute records of a time range as JSON lines."""
-    return await _download(export, "records.jsonl", event, query)
-
-
-@_get("records.parquet", "parquet")
-async def download_records_parquet(event: EventId, query: ExportQuery, export: AudienceExport) -> Response[bytes]:
-    """Download the five-minute records of a time range as a Parquet file."""
-    return await _download(export, "records.parquet", event, query)
+for _file in get_args(ExportFile):
+    _add_download(_file)
