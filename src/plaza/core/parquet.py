@@ -6,6 +6,7 @@ compressed with gzip. That is a small part of the format, and every reader under
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import struct
 from collections.abc import AsyncIterator, Sequence
@@ -69,21 +70,26 @@ async def write_parquet(
 ) -> AsyncIterator[bytes]:
     """Yield a file with these rows. In memory are the rows of one group, and a few bytes for each group before."""
     yield _MAGIC
-    size, count, groups, waiting = len(_MAGIC), 0, list[bytes](), list[Sequence[Any]]()
-    async for row in rows:
-        waiting.append(row)
-        if len(waiting) == rows_per_group:
-            data, group = _row_group(columns, waiting, size)
-            size, count, waiting = size + len(data), count + len(waiting), []
-            groups.append(group)
-            yield data
-    if waiting:
-        data, group = _row_group(columns, waiting, size)
-        count += len(waiting)
+    size, count, groups = len(_MAGIC), 0, list[bytes]()
+    async for some in _in_groups(rows, rows_per_group):
+        # In a thread: encoding and compressing a group takes tens of milliseconds.
+        data, group = await asyncio.to_thread(_row_group, columns, some, size)
+        size, count = size + len(data), count + len(some)
         groups.append(group)
         yield data
     footer = _footer(columns, count, groups)
     yield footer + struct.pack("<I", len(footer)) + _MAGIC
+
+
+async def _in_groups(rows: AsyncIterator[Sequence[Any]], size: int) -> AsyncIterator[list[Sequence[Any]]]:
+    group: list[Sequence[Any]] = []
+    async for row in rows:
+        group.append(row)
+        if len(group) == size:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def _row_group(columns: Sequence[ParquetColumn], rows: Sequence[Sequence[Any]], offset: int) -> tuple[bytes, bytes]:
