@@ -31,7 +31,7 @@ FOCUS_AND_MOTION = """() => {
   return [...unmarked.map((each) => `no focus mark: ${name(each)}`), ...moves.map((each) => `moves: ${name(each)}`)];
 }"""
 
-# Tables of which a phone shows only a part.
+# Tables of which a window shows only a part.
 SCROLLED_TABLES = """() => [...document.querySelectorAll(".scroll")]
   .filter((each) => each.scrollWidth > each.clientWidth)
   .map((each) => `${each.scrollWidth - each.clientWidth} px too wide: ${each.getAttribute("aria-label")}`)"""
@@ -44,7 +44,8 @@ def excess_widths(page: Page) -> list[str]:
         page.set_viewport_size({"width": width, "height": 800})
         excess = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         found += [f"{excess} px too wide for {width} px"] if excess else []
-    return [*found, *page.evaluate(SCROLLED_TABLES)]
+        found += [f"{width} px: {table}" for table in page.evaluate(SCROLLED_TABLES)]
+    return found
 
 
 def violations(page: Page, *rules: str) -> list[str]:

@@ -76,6 +76,21 @@ def test_older_posts_are_added_and_back_returns_to_the_same_place(windows: Windo
     page.wait_for_function("place => Math.abs(scrollY - place) < 50", arg=place)
 
 
+def test_older_rows_are_added_to_the_table(windows: Windows, plaza: BrowserCommunity) -> None:
+    plaza.register("olga")
+    plaza.request("PATCH", "/users/olga/role", "admin", role="admin")
+    for _ in range(50):
+        plaza.request("PUT", "/analytics/events/odd", "admin", title="Odd")
+    page = windows().sign_in("olga")
+    page.goto("/app/operator/log?kind=admin")
+    rows = page.locator("main tbody tr")
+    expect(rows).to_have_count(50)
+    page.get_by_role("link", name="Older").click()
+    expect(page.locator("main tr", has_text="role=admin")).to_be_visible()
+    expect(page.locator("main table")).to_have_count(1)
+    assert rows.count() > 50
+
+
 def test_tags_and_people_lead_a_new_user_on(windows: Windows, plaza: BrowserCommunity) -> None:
     page = windows(viewport={"width": 1440, "height": 900}).sign_up("nell")
     expect(page.locator(".sidebar")).to_contain_text("Used by the most people in the latest 100 posts.")

@@ -362,7 +362,7 @@ def test_an_operator_closes_reports_and_searches_the_log(browser: Browser, demo:
     harmless.get_by_label("Note").fill("No harm done.")
     harmless.get_by_role("button", name="Dismiss").click()
     expect(robin.locator(".report")).to_have_count(1)
-    robin.get_by_role("link", name="Suspend author…").click()
+    robin.get_by_role("link", name="Suspend user…").click()
     robin.get_by_label("Note").fill("For a week.")
     confirm(robin, "Suspend hana?", "Suspend the user", clicks=2)
     for state, note in (("Dismissed", "No harm done."), ("Resolved", "For a week.")):

@@ -197,6 +197,21 @@ def test_an_event_shows_when_it_starts_in_the_readers_zone(windows: Windows, pla
     expect(page.locator(".watching")).to_have_text("1 waiting now")
 
 
+def test_an_event_that_begins_is_shown_to_those_who_waited(windows: Windows, plaza: BrowserCommunity) -> None:
+    now = datetime.now(UTC).timestamp()
+    new = {"title": "Bells at noon", "starts_at": int(now + 3_600) * 1000, "sessions": ["Tower"]}
+    plaza.request("PUT", "/analytics/events/noon", "admin", **new)
+    page = windows().page
+    page.clock.install()
+    page.goto("/app/events/noon")
+    expect(page.locator(".watching")).to_have_text("1 waiting now")
+    expect(page.get_by_role("region", name="Sessions")).to_have_text(re.compile(r"Sessions\s*Tower\s*$"))
+    plaza.request("PUT", "/analytics/events/noon", "admin", starts_at=int(now) * 1000)
+    page.clock.fast_forward(3_610_000)
+    expect(page.locator(".watching")).to_have_text("1 watching now")
+    expect(page.get_by_role("meter", name="Tower: watching")).to_be_visible()
+
+
 def test_a_customer_finds_items_by_searching_and_by_what_was_viewed(windows: Windows, plaza: BrowserCommunity) -> None:
     page = windows().page
     page.goto("/app/shop/cart")

@@ -92,7 +92,7 @@ async def test_the_queue_shows_each_thing_and_what_was_done_with_it(plaza: Plaza
         for subject, id in (("post", post), ("user", "ana")):
             await ben.submit("/app/report", subject=subject, id=id, reason=f"A {subject}")
         queue = (await ben.get("/app/operator/reports")).text
-        for shown in ("Buy &lt;now&gt;", "Ana &lt;b&gt;\nCheap bells", "Ban…", "Suspend author…"):
+        for shown in ("Buy &lt;now&gt;", "Ana &lt;b&gt;\nCheap bells", "Ban…", "Suspend author…", "Suspend user…"):
             assert shown in queue
         await plaza.get(Posts).ban(API, post, on=True)
         await plaza.get(Users).suspend(API, "ana", on=True)
@@ -100,5 +100,5 @@ async def test_the_queue_shows_each_thing_and_what_was_done_with_it(plaza: Plaza
         one = (await ben.get(banned.replace("&amp;", "&"))).text
         assert ("A post" in one, "A user" in one, ">banned<" in one, "Ban…" in one) == (True, False, True, False)
         one = (await ben.get("/app/operator/reports?subject=user&id=ana")).text
-        assert ("A user" in one, ">suspended<" in one, "Suspend author…" in one) == (True, True, False)
+        assert ("A user" in one, ">suspended<" in one, "Suspend user…" in one) == (True, True, False)
         assert "No reports here." in (await ben.get("/app/operator/reports?subject=user&id=ben")).text

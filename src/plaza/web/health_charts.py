@@ -53,7 +53,7 @@ def _path(values: Sequence[float | None], maximum: float) -> str:
         if value is None:
             is_down = False
             continue
-        x, y = n * step, HEIGHT - 4 - value / (maximum or 1) * (HEIGHT - 12)
+        x, y = min(n * step, WIDTH - 1), HEIGHT - 4 - value / (maximum or 1) * (HEIGHT - 12)
         parts.append(f"{'L' if is_down else 'M'}{x:.1f} {y:.1f}" + ("" if is_down else "h1"))
         is_down = True
     return "".join(parts)

@@ -4,6 +4,9 @@ import { lineChart, number } from "./chart.js";
 import { openStream } from "./event-stream.js";
 
 const CHART_SECONDS = 60;
+// Of the pages that wait for the start, not all are loaded again in the same moment.
+const SPREAD_MS = 5000;
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
 export function start(section) {
   const addPoint = lineChart(document.getElementById("audience-chart"), CHART_SECONDS);
@@ -21,5 +24,7 @@ export function start(section) {
     addPoint(counts.watching);
   }
 
+  const startsIn = Number(section.dataset.startsIn ?? Infinity) + Math.random() * SPREAD_MS;
+  if (startsIn < MAX_TIMEOUT_MS) setTimeout(() => location.reload(), startsIn);
   openStream(section.dataset.from, update, { onStart: addPoint.clear, pauseWhenHidden: true });
 }

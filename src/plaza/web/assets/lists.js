@@ -9,15 +9,18 @@ const more = () => document.querySelector("main .more:has(> a[rel=next])");
 // The element that selects the list on the next page too.
 const selector = (list) => list.id ? `#${list.id}` : `main ${list.localName}.${list.classList[0]}`;
 
+// The rows of a list; those of a table are in its body.
+const rowsOf = (list) => list?.querySelector(":scope > table > tbody") ?? list;
+
 async function loadNext() {
   const link = more().firstElementChild, list = more().previousElementSibling;
   const response = await fetch(link.href, { headers: { accept: "text/html" } });
   if (!response.ok) throw new Error(response.statusText);
   const page = new DOMParser().parseFromString(await response.text(), "text/html"); // scripts in it do not run
   // What moved from the next page to this one in the meantime is shown once.
-  const rows = [...(page.querySelector(selector(list))?.children ?? [])];
+  const rows = [...(rowsOf(page.querySelector(selector(list)))?.children ?? [])];
   const added = rows.filter((row) => !(row.id && document.getElementById(row.id)) && !row.classList.contains("empty"));
-  list.append(...added);
+  rowsOf(list).append(...added);
   const next = page.querySelector("main .more:has(> a[rel=next])");
   if (next) more().replaceWith(next);
   else more().remove();
