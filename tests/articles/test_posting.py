@@ -254,3 +254,22 @@ async def test_an_id_that_a_failover_gives_again_never_hands_out_another_article
     assert again.id == made[0].id, "the claim of the link is that of the new id"
     with pytest.raises(DuplicateLink):
         await articles.post(ana, new[0], "another")
+
+
+@on_a_cluster
+async def test_after_a_failover_a_new_article_is_not_taken_for_the_authors_old_one(
+    articles: Articles, ana: Actor, redis_client: Any
+) -> None:
+    """The counter's node loses the last id, and with it the claim of the link."""
+
+    async def lose_last_id() -> None:
+        await redis_client.set(ARTICLES_LAST(), 0)
+        await redis_client.delete(ARTICLE_LINK(COUNTER, link_digest(LINK)))
+
+    first = await articles.post(ana, NewArticle("Old", LINK), "old")
+    await lose_last_id()
+    assert (await articles.post(ana, NewArticle("Old", LINK), "old")).id == first.id, "the same operation again"
+    await lose_last_id()
+    second = await articles.post(ana, NewArticle("New", LINK), "new")
+    assert (second.id, second.title) == (first.id + 1, "New")
+    assert (await articles.read(ana, first.id)).title == "Old"

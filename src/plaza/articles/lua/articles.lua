@@ -59,9 +59,9 @@ end
 
 -- Returns when an existing article was posted, if it is the one that is being created again. On a cluster the counter's
 -- node can lose its last ids in a failover and give them again: then it is another article, and the id is refused.
-local function created_before(article, link, username)
-  local author, known_link, time = unpack(redis.call('HMGET', article, 'author', 'link', 'time'))
-  if CLUSTERED and (author ~= 'user:' .. username or known_link ~= link) then
+local function created_before(article, title, link, username)
+  local known_title, known_link, author, time = unpack(redis.call('HMGET', article, 'title', 'link', 'author', 'time'))
+  if CLUSTERED and (author ~= 'user:' .. username or known_link ~= link or known_title ~= title) then
     fail('bad_counter', 'The article counter has no usable value.')
   end
   return time or ''
@@ -85,7 +85,7 @@ end
 -- keys article, up, down, groups   args id, title, link, username, time, origin ('' for none), group, …
 local function create(keys, args, is_new)
   local id, title, link, username, time, origin = unpack(args)
-  if redis.call('EXISTS', keys[1]) == 1 then return created_before(keys[1], link, username) end
+  if redis.call('EXISTS', keys[1]) == 1 then return created_before(keys[1], title, link, username) end
   redis.call('HSET', keys[1], 'title', title, 'link', link, 'author', 'user:' .. username, 'time', time, 'votes', 1)
   redis.call('SADD', keys[2], 'user:' .. username)
   emit_article('article.posted', id, 'user:' .. username, origin)
