@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,9 +24,13 @@ from plaza.articles.model import Article, DuplicateLink, NewArticle, clean_link,
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
 from plaza.core.clock import ManualClock
-from plaza.core.errors import Invalid
+from plaza.core.errors import Invalid, Unavailable
 from tests.articles.conftest import Post, user
+from tests.failovers import lossy_failover
+from tests.http_servers import all_of_plaza
 from tests.round_trips import count_round_trips
+from tests.servers import running_cluster
+from tests.waiting import eventually
 
 LINK = "https://example.com/a?b=c"
 
@@ -254,6 +260,27 @@ async def test_an_id_that_a_failover_gives_again_never_hands_out_another_article
     assert again.id == made[0].id, "the claim of the link is that of the new id"
     with pytest.raises(DuplicateLink):
         await articles.post(ana, new[0], "another")
+
+
+async def test_no_id_is_given_twice_although_a_failover_lost_it_and_its_article(tmp_path: Path) -> None:
+    ana, bob = user("ana"), user("bob")
+    with running_cluster(2, 1) as cluster:
+        async with all_of_plaza(cluster, tmp_path) as plaza:
+            articles = plaza.get(Articles)
+
+            async def post(actor: Actor, name: str) -> int:
+                return (await articles.post(actor, NewArticle(name, f"{LINK}/{name}"), name)).id
+
+            async def post_after_failover() -> int:
+                with contextlib.suppress(Unavailable):
+                    return await post(bob, "new")
+                return 0
+
+            first = await post(ana, "first")
+            async with lossy_failover(cluster):
+                lost = [await post(ana, f"lost-{n}") for n in range(8)]
+            assert await eventually(post_after_failover) > lost[-1] > first
+            assert len([article for article in await articles.read_many(None, lost) if article is None]) > 0
 
 
 @on_a_cluster

@@ -2,6 +2,7 @@
 
 local ABANDONED_SECONDS = 10   -- far longer than a post takes between its id and its article
 local DELETE_VOTES = 200       -- votes of each kind that one step deletes
+local MAX_LOST_IDS = 1000      -- far more than are given while a replica is behind
 
 -- author_index: whether an article is by this user, in the user's index.
 projection('author_index', function(id, username)
@@ -33,9 +34,20 @@ command('release_link', function(keys, args)
   if claim and claim:match('^%d+') == args[1] then redis.call('DEL', keys[1]) end
 end)
 
+local counted_as -- cluster: the replication id under which this node gave its last id
+
+-- Cluster: returns how many ids to leave out. A node that was promoted since may lack the last ones that were given. Their
+-- articles are on other nodes, or were lost or deleted since: in any case no other article must get their ids.
+local function lost_ids(counter)
+  local replication_id = redis.call('INFO', 'replication'):match('master_replid:(%x+)')
+  if replication_id == counted_as then return 0 end
+  counted_as = replication_id
+  return redis.call('EXISTS', counter) == 1 and MAX_LOST_IDS or 0
+end
+
 -- Returns a new id, or fails if the counter, which other services write too, has no usable value.
 local function next_id(counter)
-  local id = redis.pcall('INCR', counter)
+  local id = redis.pcall('INCRBY', counter, 1 + (CLUSTERED and lost_ids(counter) or 0))
   if type(id) ~= 'number' or id < 1 or (not CLUSTERED and redis.call('EXISTS', key.article(id)) == 1) then
     fail('bad_counter', 'The article counter has no usable value.')
   end
