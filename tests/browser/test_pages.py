@@ -413,6 +413,8 @@ def test_every_page_is_accessible_in_light_and_dark_wide_and_narrow(windows: Win
     joined = plaza.request("POST", "/challenges", "mira", **new)["id"]
     for action in ("join", "track"):
         plaza.request("POST", f"/challenges/{joined}/{action}", "mira")
+    long_name = "America/Argentina/ComodRivadavia"
+    plaza.request("PUT", f"/challenges/{joined}/reminder", "mira", hour=18, time_zone=long_name)
     mine = {
         "edit-post": f"/app/posts/{own}/edit",
         "joined-challenge": f"/app/challenges/{joined}",
