@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,12 +17,15 @@ from plaza.core.embedded_valkey import EmbeddedValkey
 from plaza.core.functions import GENERATION
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
+from plaza.core.valkey import connect
 from plaza.doctor.check import CheckResult
 from plaza.doctor.diagnosis import diagnose
 from plaza.doctor.machine import judge_disk
+from plaza.doctor.valkey import check_clock, check_version
 from tests.databases import with_tables
 from tests.otlp_receiver import receiving_spans
 from tests.postgres import Postgres
+from tests.processes import environment
 from tests.servers import Cluster, Server
 from tests.smtp import smtp_server
 
@@ -156,6 +161,22 @@ async def test_damage_is_named_with_its_fix(
     assert text in found[name]
 
 
+def test_missing_permissions_are_named_with_their_fix(data_dir: Path) -> None:
+    (data_dir / "plaza.sqlite").chmod(0)
+    data_dir.chmod(0o500)
+    # Root may do everything, unless it gives up its capabilities.
+    limits = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"] if os.geteuid() == 0 else []
+    command = [*limits, sys.executable, "-m", "plaza", "doctor"]
+    done = subprocess.run(command, env=environment(data_dir), capture_output=True, text=True, check=False)
+    data_dir.chmod(0o700)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert f"{data_dir} cannot be written by this user. chmod u+rwx {data_dir}\n" in done.stdout
+    assert (
+        f"Not checked: {data_dir}/plaza.sqlite: Permission denied. Run this as the user of the server." in done.stdout
+    )
+    assert "Restore a backup" not in done.stdout
+
+
 @pytest.mark.parametrize(
     ("setting", "value", "name", "text"),
     [
@@ -231,6 +252,17 @@ async def test_a_newer_plaza_on_the_same_valkey_is_noticed(data_dir: Path, serve
         name = f"plaza_social_g{GENERATION + 1}_00000000"
         client.function_load(f"#!lua name={name}\nserver.register_function('f', function() return 1 end)")
     assert "Upgrade this Plaza" in wrong(await examine(data_dir, PLAZA_VALKEY_URL=server.url))["libraries"]
+
+
+async def test_a_clock_that_differs_and_an_old_version_are_named(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with await connect(server.url) as valkey:
+        assert "Upgrade to Valkey 7" in check_version([(valkey, {"redis_version": "6.2.14"})]).fix
+        assert (await check_clock([(valkey, {})])).state == "ok"
+        now = time.time
+        monkeypatch.setattr(time, "time", lambda: now() + 10)
+        assert "differs by 10" in (await check_clock([(valkey, {})])).text
 
 
 async def test_a_cluster_without_replicas_is_a_warning(data_dir: Path, cluster: Cluster) -> None:

@@ -62,7 +62,7 @@ def check_data_dir(data_dir: Path) -> CheckResult:
     if not data_dir.is_dir():
         return wrong(name, f"{data_dir} does not exist.", "Set PLAZA_DATA_DIR; `plaza serve` creates a new one.")
     if not os.access(data_dir, os.R_OK | os.W_OK | os.X_OK):
-        return wrong(name, f"{data_dir} cannot be written by this user.", f"Run this as {_owner(data_dir)}.")
+        return wrong(name, f"{data_dir} cannot be written by this user.", _write_fix(data_dir))
     if (data_dir / UNFINISHED_RESTORE).exists():
         return wrong(
             name, f"A restore into {data_dir} has not ended.", "Wait for it; if it failed, repeat it with --replace."
@@ -71,6 +71,13 @@ def check_data_dir(data_dir: Path) -> CheckResult:
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         return wrong(name, f"{data_dir} can be written by other users ({_octal(mode)}).", f"chmod go-w {data_dir}")
     return ok(name, f"{data_dir}, mode {_octal(mode)}.")
+
+
+def _write_fix(data_dir: Path) -> str:
+    if os.statvfs(data_dir).f_flag & os.ST_RDONLY:
+        return "Its file system is read-only: see the kernel's log, then mount it for writing."
+    is_own = data_dir.stat().st_uid == os.geteuid()
+    return f"chmod u+rwx {data_dir}" if is_own else f"Run this as {_owner(data_dir)}."
 
 
 def check_permissions(data_dir: Path) -> CheckResult:

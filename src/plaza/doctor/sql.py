@@ -39,6 +39,7 @@ def _configured_folders(settings: Settings) -> tuple[list[Path], list[Path]]:
 def _check_sqlite(file: Path, folders: list[Path], off: list[Path]) -> list[CheckResult]:
     if not file.exists():
         return [wrong("sql", f"{file} does not exist.", "Start `plaza serve` once, or check PLAZA_DATA_DIR.")]
+    file.open("rb").close()  # an error of permissions is not one of the content
     # A database whose log has been merged is read as it is. Otherwise reading would create the log's files.
     mode = "mode=ro" if file.with_name(f"{file.name}-wal").exists() else "mode=ro&immutable=1"
     try:
