@@ -15,10 +15,11 @@ import pytest
 
 from plaza.app import Plaza, running
 from plaza.articles.comments import ArticleComments
-from plaza.articles.model import ArticleCommentEdit
+from plaza.articles.model import ArticleCommentEdit, NewArticle
 from plaza.articles.service import Articles
 from plaza.challenges.model import NewChallenge
 from plaza.challenges.service import Challenges
+from plaza.community.records import CommunityPart, Record
 from plaza.community.transfer import community_parts, complete_import, export_community
 from plaza.core.auth import API, Actor
 from plaza.core.keyspace import Layout, use_layout
@@ -44,10 +45,13 @@ from plaza.shop.model import ItemChange, NewItem, OrderChange
 from plaza.shop.order_desk import OrderDesk
 from plaza.social.account_deletion import AccountDeletion
 from plaza.social.avatars import Avatars
+from plaza.social.comments import Comments
+from plaza.social.engagements import Engagements
 from plaza.social.inbound_sync import InboundSync
 from plaza.social.jsonl_import import BadLine, ImportProgress, JsonlImporter
-from plaza.social.model import NewPost, PostEdit, Profile
+from plaza.social.model import CommentEdit, NewComment, NewPost, PostEdit, Profile
 from plaza.social.posts import Posts
+from plaza.social.relations import Relations
 from plaza.social.users import Users
 from tests.backup.storm import processed_image
 from tests.databases import with_tables
@@ -67,6 +71,8 @@ def layouts() -> Iterator[None]:
 async def add_what_the_sample_lacks(plaza: Plaza, community: SampleCommunity) -> None:
     await plaza.get(Articles).vote(actor("ana"), community.articles[0], None)  # the author's own vote
     await plaza.get(Users).suspend(ADMIN, "dora", on=True)
+    await plaza.get(Relations).mute(actor("cleo"), "eli")
+    await plaza.get(Relations).block(actor("cleo"), "eli")
     await plaza.get(Users).update_profile(actor("ben"), "ben", Profile(bio="Hi", email="ben@example.org", ssn="123"))
     await plaza.get(Checkout).check_out(community.guest)
     _, order = await plaza.get(Checkout).check_out(community.token)
@@ -105,6 +111,41 @@ async def add_audiences(plaza: Plaza) -> None:
     await AudienceRecorder(plaza.core.functions, history, plaza.core.settings, plaza.core.clock).record()
     await history.save_records("E1", "", {"1800000000000": "{}"})
     await history.reports.save("E1", 1, {("device", "phone", 0): 2})
+
+
+class WhileUsersWrite:
+    """A part during whose export users write: after each of these types of records."""
+
+    def __init__(self, part: CommunityPart, plaza: Plaza, community: SampleCommunity) -> None:
+        self.kinds = part.kinds
+        self.apply = part.apply
+        self._part = part
+        self._plaza = plaza
+        self._community = community
+
+    async def export(self, kind: str) -> AsyncIterator[Record]:
+        async for record in self._part.export(kind):
+            yield record
+        get, late, ana = self._plaza.get, Actor("late", "user"), actor("ana")
+        if kind == "user":
+            await get(InboundSync).apply("user", [{"username": "late"}])
+            await get(Relations).follow(late, "ana")
+            await get(Relations).mute(ana, "late")
+            await get(Posts).create(late, NewPost("Too late"))
+            await get(Comments).create(late, self._community.posts[1], NewComment("Too late"))
+        elif kind == "post":
+            post = (await get(Posts).create(ana, NewPost("Too late"))).id
+            await get(Engagements).like(ana, post)
+            comment = await get(Comments).create(ana, post, NewComment("Too late"))
+            await get(Comments).edit(ana, comment.id, CommentEdit("Later"))
+        elif kind == "article":
+            await get(Articles).post(ana, NewArticle("Too late", "https://example.com/late"), "late")
+        elif kind == "challenge":
+            made = await get(Challenges).create(ana, NewChallenge("Too late", 3, True, 9), "late")
+            await get(Challenges).join(ana, made.id)
+        elif kind == "item":
+            item = await get(Items).create(NewItem("Late", "", "1.00", 9), "late")
+            await get(ItemDesk).change_stock(item.id, 5)
 
 
 async def exported(plaza: Plaza, file: Path, *, private: bool = False) -> bytes:
@@ -157,9 +198,12 @@ async def test_one_server_to_a_cluster_with_another_database(
 ) -> None:
     file = tmp_path / "community.jsonl"
     async with empty_plaza(with_tables(tmp_path), server.url) as plaza:
-        await add_what_the_sample_lacks(plaza, await load(plaza))
+        community = await load(plaza)
+        await add_what_the_sample_lacks(plaza, community)
         public = await exported(plaza, tmp_path / "public.jsonl")
-        first = await exported(plaza, file, private=True)
+        parts = [WhileUsersWrite(part, plaza, community) for part in community_parts(plaza, private=True)]
+        await export_community(parts, file, lambda kind, count: None)
+        first = _read_private(file)
         attended = (await plaza.get(AudienceFigures).totals.get("E1")).attended
         assert attended == 5
     for text in (b"password_hash", b"$argon2id$", b"ben@example.org", b'"ssn":"123"'):

@@ -60,6 +60,8 @@ class SocialExport:
             profiles = await self._valkey.batch([("HGETALL", k.USER(name)) for name in names])
             accounts = await self._valkey.batch([("HGET", k.AUTH_USER(name), "password_hash") for name in names])
             for name, profile, password_hash in zip(names, profiles, accounts, strict=True):
+                if not profile:
+                    continue  # deleted since the scan
                 yield self._user(name, profile, password_hash)
 
     def _user(self, name: str, profile: dict[str, str], password_hash: str | None) -> Record:

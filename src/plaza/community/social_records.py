@@ -40,7 +40,8 @@ class _SuspensionRecord(msgspec.Struct, forbid_unknown_fields=True):
 class SocialPart:
     """The records of social."""
 
-    kinds: Sequence[str] = (*InboundSync.kinds, "ban", "block", "mute", "suspension")
+    # Mutes first: a user who is blocked, or blocks, cannot be muted any more.
+    kinds: Sequence[str] = (*InboundSync.kinds, "ban", "mute", "block", "suspension")
 
     def __init__(self, sync: InboundSync, export: SocialExport) -> None:
         self._sync = sync
@@ -76,6 +77,8 @@ class SocialPart:
 
     async def _mute(self, record: _RelationRecord) -> Status:
         me, target = record.username, record.target
+        if await self._valkey.call("ZSCORE", k.USER_MUTED(me), target) is not None:
+            return "unchanged"  # the command refuses a user who was blocked since
         keys = [k.USER_MUTED(me), k.USER_BLOCKED(me), k.USER_BLOCKED_BY(me), *self._target_keys(target)]
         return _status(await self._functions.run("social_mute", keys, me, target, record.created_at))
 

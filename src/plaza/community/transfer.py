@@ -26,6 +26,7 @@ from plaza.community.moderation_records import note_part, report_part
 from plaza.community.notification_records import NotificationPart
 from plaza.community.picture_records import PicturePart
 from plaza.community.records import CommunityPart
+from plaza.community.references import WrittenRecords
 from plaza.community.shop_records import SHOP_KINDS, shop_part
 from plaza.community.social_export import SocialExport
 from plaza.community.social_records import SocialPart
@@ -84,11 +85,14 @@ def community_parts(plaza: Plaza, *, private: bool = False, pictures: bool = Tru
 async def export_community(parts: Sequence[CommunityPart], file: Path, on_records: OnRecords) -> dict[str, int]:
     """Write all records to a file that only this user can read. Returns their number by type."""
     counts: dict[str, int] = {}
+    written = WrittenRecords([kind for part in parts for kind in part.kinds])
     with _replaced(file) as out:
         for part in parts:
             for kind in part.kinds:
                 counts[kind] = 0
                 async for record in part.export(kind):
+                    if not written.accepts(kind, record):
+                        continue
                     out.write(msgspec.json.encode({"type": kind, **record}) + b"\n")
                     counts[kind] += 1
                     if counts[kind] % PROGRESS_RECORDS == 0:
