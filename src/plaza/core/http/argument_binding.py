@@ -30,7 +30,7 @@ MAX_QUERY_PARAMETERS = 100
 # Most queries of a route are the same few, such as `limit=20`. Those with a cursor are longer.
 CACHED_QUERIES = 64
 MAX_CACHED_QUERY_BYTES = 60
-# Values of a path parameter: to check one costs a tenth of a small response. An id is a UUID or shorter.
+# Values of path parameters, of all routes together: to check one costs a tenth of a small response. A UUID is shorter.
 CACHED_SEGMENTS = 4_096
 MAX_CACHED_SEGMENT_CHARACTERS = 40
 
@@ -78,13 +78,16 @@ def _from_path(parameter: Parameter, index: int) -> Extract:
         except msgspec.ValidationError as error:
             raise invalid_from_msgspec(error, label) from error
 
-    parse_cached = lru_cache(CACHED_SEGMENTS)(parse)
-
     def extract(request: Request) -> Any:
         segment = request.path_values[index]
-        return parse_cached(segment) if len(segment) <= MAX_CACHED_SEGMENT_CHARACTERS else parse(segment)
+        return _parse_cached(parse, segment) if len(segment) <= MAX_CACHED_SEGMENT_CHARACTERS else parse(segment)
 
     return extract
+
+
+@lru_cache(CACHED_SEGMENTS)
+def _parse_cached(parse: Callable[[str], Any], segment: str) -> Any:
+    return parse(segment)
 
 
 def _from_query_struct(struct: Any) -> Extract:

@@ -65,10 +65,14 @@ class SharedReads:
         only_reads = usage is not None and usage.only_reads
         shared = self._calls.get(packed)
         if shared is None or shared.usage.only_reads != only_reads:
-            shared = self._calls[packed] = SharedCall(only_reads=only_reads)
+            shared = SharedCall(only_reads=only_reads)
             token = REQUEST_USAGE.set(shared.usage)
-            self._connection.send(packed, shared).add_done_callback(shared.share_error)
+            call = self._connection.send(packed, shared)
             REQUEST_USAGE.reset(token)
+            if call.done():  # the queue is full: nothing will answer callers that would join
+                return call
+            self._calls[packed] = shared
+            call.add_done_callback(shared.share_error)
         if usage is not None:
             usage.trips += 1
         future: Future[Any] = self._connection.loop.create_future()
