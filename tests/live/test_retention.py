@@ -107,6 +107,8 @@ async def test_figures_stay_the_same_when_the_raw_keys_are_purged(
         ("E1", 3, 4, 1),
         ("other", 0, 0, 0),
     ]
+    report = await retention.report("E1", "S1", 20)
+    assert (report.curve, report.sessions, report.event) == (of_session, compared.sessions, events.events[0])
     assert events.events[0].minutes.mean == pytest.approx((6 + 3 + 16) / 3, abs=0.01)
     clock.advance(seconds=400)
     await recorder.record()

@@ -7,7 +7,7 @@ viewer at two places at once counts once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
@@ -69,6 +69,14 @@ class ComparedAudience(Struct):
     rejoined_viewers: int
     minutes: ViewingStats
     retention: dict[str, float | None]
+
+
+class AudienceReport(Struct):
+    """The curve of an audience, the sessions of its event, and the event itself."""
+
+    curve: RetentionCurve
+    sessions: list[ComparedAudience]
+    event: ComparedAudience
 
 
 class SessionComparison(Struct):
@@ -164,11 +172,30 @@ class Retention:
 
     async def compare_sessions(self, event: str) -> SessionComparison:
         """Return the sessions of an event side by side, those with the most viewers first."""
-        now, found = self._clock.now_ms(), dict[str, WatchTimes]()
+        _, by_session = await self._read_sessions(event)
+        return await self._compare_sessions(event, by_session)
+
+    async def report(self, event: str, session: str | None, minutes: int) -> AudienceReport:
+        """Return the curve of an event or a session, and the event and its sessions as compared. Reads them once."""
+        whole, by_session = await self._read_sessions(event)
+        times = whole if session is None else by_session.get(session, WatchTimes(0))
+        return AudienceReport(
+            await times.curve(minutes),
+            (await self._compare_sessions(event, by_session)).sessions,
+            await self._compare(event, "", event, whole),
+        )
+
+    async def _read_sessions(self, event: str) -> tuple[WatchTimes, dict[str, WatchTimes]]:
+        now = self._clock.now_ms()
+        whole, by_session = WatchTimes(now), dict[str, WatchTimes]()
         async for viewing in self._viewing_sessions.iterate(event):
+            whole.add(viewing)
             if viewing.session:
-                found.setdefault(viewing.session, WatchTimes(now)).add(viewing)
-        rows = [await self._compare(event, session, session, times) for session, times in found.items()]
+                by_session.setdefault(viewing.session, WatchTimes(now)).add(viewing)
+        return whole, by_session
+
+    async def _compare_sessions(self, event: str, by_session: Mapping[str, WatchTimes]) -> SessionComparison:
+        rows = [await self._compare(event, session, session, times) for session, times in by_session.items()]
         return SessionComparison(sorted(rows, key=lambda row: (-row.attended, row.id)))
 
     async def compare_events(self, events: Sequence[str]) -> EventComparison:
