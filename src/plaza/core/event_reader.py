@@ -18,7 +18,7 @@ from plaza.core import metrics
 from plaza.core.event_streams import EventStream
 from plaza.core.events import Consumer, Event
 from plaza.core.group_member import CLAIMED_ALL, GroupMember
-from plaza.core.stream_watch import StreamNews
+from plaza.core.stream_watch import PAUSE_SECONDS, StreamNews
 
 # The longest wait for new events without looking. The watch tells earlier.
 MAX_WAIT_SECONDS = 5.0
@@ -54,13 +54,11 @@ class EventReader:
         streams: Sequence[EventStream],
         member: GroupMember,
         news: StreamNews,
-        pause_seconds: float,
     ) -> None:
         self._consumer = consumer
         self._streams = streams
         self._member = member
         self._news = news
-        self._pause_seconds = pause_seconds
         self._claimed = metrics.EVENTS_CLAIMED.labels(consumer.stream, consumer.group)
         self.restart()
 
@@ -109,7 +107,7 @@ class EventReader:
         if full := [stream.key for stream in streams if read[stream.shard] == share]:
             self._news.tell(full)
         elif events:
-            self._read_at = monotonic() + self._pause_seconds
+            self._read_at = monotonic() + PAUSE_SECONDS
         return events
 
     def _share(self, streams: Collection[EventStream]) -> int:

@@ -21,7 +21,7 @@ from plaza.core.event_streams import EventStream
 from plaza.core.events import Consumer, DataCheck, Event, Events, TypeFilter
 from plaza.core.functions import Functions
 from plaza.core.group_member import GroupMember
-from plaza.core.stream_watch import StreamWatch, pause_seconds
+from plaza.core.stream_watch import StreamWatch
 from plaza.core.tracing import traced
 
 log = structlog.get_logger("plaza.events")
@@ -85,8 +85,7 @@ class StreamConsumer:
         self._streams = streams
         self._events = events
         self._member = GroupMember(functions, streams, consumer.group, name, consumer.stale_seconds)
-        pause = pause_seconds(functions.valkey)
-        self._reader = EventReader(consumer, streams, self._member, watch.follow(streams), pause)
+        self._reader = EventReader(consumer, streams, self._member, watch.follow(streams))
         self._is_wanted = TypeFilter(consumer.types)
         self._is_complete = DataCheck(consumer.declared)
         self._span_name = f"events {consumer.stream} {consumer.group}"

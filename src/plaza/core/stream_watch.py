@@ -24,14 +24,8 @@ from plaza.core.valkey.slots import key_slot
 BLOCK_SECONDS = 5.0
 
 # Between two reads of a busy stream, so that a batch has what came meanwhile, and costs little more than one event.
-# The first event after a while is told at once. On a cluster the events of a domain are in 16 streams, so each has few.
-PAUSE_SECONDS = 0.1
-CLUSTER_PAUSE_SECONDS = 0.25
-
-
-def pause_seconds(valkey: Valkey) -> float:
-    """Return the shortest time between two reads of the same streams."""
-    return CLUSTER_PAUSE_SECONDS if valkey.clustered else PAUSE_SECONDS
+# The first event after a while is told at once.
+PAUSE_SECONDS = 0.25
 
 
 class StreamNews:
@@ -70,7 +64,6 @@ class StreamWatch:
         self.stopping = False
         self._valkey = valkey
         self._keys = sorted({stream.key for stream in streams})
-        self._pause = pause_seconds(valkey)
         self._followers: list[StreamNews] = []
 
     def follow(self, streams: Iterable[EventStream]) -> StreamNews:
@@ -101,7 +94,7 @@ class StreamWatch:
             await self._announce(last, keys)
             while not self.stopping:
                 await self._announce(last, await _wait_for_entries(connection, last))
-                await asyncio.sleep(self._pause)
+                await asyncio.sleep(PAUSE_SECONDS)
 
     async def _announce(self, last: dict[str, str], keys: Sequence[str]) -> None:
         """Note the newest entry of streams, then tell their consumers, who find at least that one."""
