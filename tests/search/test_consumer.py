@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
+from pathlib import Path
 
 import pytest
 from sqlalchemy import delete, text, update
 
+from plaza.app import DOMAINS, Plaza
 from plaza.articles.keys import ARTICLE
 from plaza.challenges.tables import CHALLENGE
 from plaza.core import search_source
+from plaza.core.domain_selection import selected_domains
 from plaza.core.event_streams import all_streams
 from plaza.core.events import Events
 from plaza.core.search_source import SearchDocument
@@ -29,18 +32,27 @@ from plaza.search.tables import SEARCH_NAME, SEARCH_REBUILD
 from plaza.shop.tables import ITEMS
 from plaza.social.account_renaming import AccountRenaming
 from plaza.social.keys import EXPLORE_FEED, POST, USER, USERS_REGULAR
+from tests.communities import CommunityClient, plaza_at
+from tests.http_servers import client_of
 from tests.processes import SimulatedCrash
 from tests.search.conftest import SearchCommunity
+from tests.servers import Server
 from tests.waiting import eventually
 
 
 @pytest.fixture
 async def followed(community: SearchCommunity) -> AsyncIterator[SearchCommunity]:
     """A community whose events a worker consumes."""
-    working = asyncio.create_task(community.plaza.worker.run())
-    yield community
-    working.cancel()
-    await asyncio.wait([working])
+    async with working(community.plaza):
+        yield community
+
+
+@contextlib.asynccontextmanager
+async def working(plaza: Plaza) -> AsyncIterator[None]:
+    task = asyncio.create_task(plaza.worker.run())
+    yield
+    task.cancel()
+    await asyncio.wait([task])
 
 
 async def register(community: SearchCommunity, name: str) -> None:
@@ -143,11 +155,11 @@ async def test_an_interrupted_rebuild_goes_on_where_it_stopped(
     assert totals == {"users": [6, 6, 4]}, "after an hour, it begins again"
 
 
-async def until_caught_up(community: SearchCommunity) -> None:
-    events = Events(community.plaza.core.functions)
+async def until_caught_up(plaza: Plaza, streams: Sequence[str] = STREAMS) -> None:
+    events = Events(plaza.core.functions)
 
     async def caught_up() -> bool:
-        return all([await events.has_caught_up(stream, GROUP) for stream in STREAMS])
+        return all([await events.has_caught_up(stream, GROUP) for stream in streams])
 
     await eventually(caught_up)
 
@@ -166,7 +178,7 @@ async def test_the_audit_repairs_what_others_changed_of_every_kind_also_beyond_i
         articles.append((await followed.request("POST", "/articles", name, article, 201))["id"])
         await followed.request("POST", "/challenges", name, challenge, 201)
         await followed.request("POST", "/shop/items", "root", item, 201)
-    await until_caught_up(followed)
+    await until_caught_up(followed.plaza)
     changed = [(USER(name), "bio") for name in names] + [(POST(id), "content") for id in posts]
     for key, field in [*changed, *((ARTICLE(id), "title") for id in articles)]:
         await plaza.core.valkey.call("HSET", key, field, "Wood")
@@ -188,7 +200,7 @@ async def test_the_audit_finds_and_repairs_a_wrong_index(followed: SearchCommuni
     post = (await followed.request("POST", "/posts", "ana", {"content": "A quiet lake"}, 201))["id"]
     await eventually(lambda: followed.find("lake"))
     audits = followed.plaza.get(Audits)
-    await until_caught_up(followed)
+    await until_caught_up(followed.plaza)
     assert (await audits.run()).clean
     index = SearchIndex(followed.plaza.core.sql)
     await index.write("posts", {post: None, "no-such-post": SearchDocument(["A quiet wood"])})
@@ -219,10 +231,19 @@ async def test_the_audit_finds_and_repairs_a_wrong_index(followed: SearchCommuni
     assert "search_document" not in {family for family, _ in findings}, "posts are read by their own keys"
 
 
+async def test_the_audit_compares_the_index_also_if_a_domain_is_off(server: Server, tmp_path: Path) -> None:
+    async with plaza_at(server, tmp_path, selected_domains(DOMAINS, ["social", "search"])) as plaza, working(plaza):
+        async with client_of(plaza.app) as client:
+            await CommunityClient(plaza, client).sync("users", {"username": "ana"})
+        await until_caught_up(plaza, ["social"])
+        await SearchIndex(plaza.core.sql).write("users", {"ana": None})
+        assert [group.family for group in (await plaza.get(Audits).run()).groups] == ["search_document"]
+
+
 async def test_the_audit_waits_until_the_index_has_followed_all_events(community: SearchCommunity) -> None:
     core = community.plaza.core
     rebuild = community.plaza.get(IndexRebuild)
-    inspector = SearchInspector(rebuild._indexer, rebuild, Events(core.functions))
+    inspector = SearchInspector(rebuild._indexer, rebuild, Events(core.functions), STREAMS)
     await community.sync("users", {"username": "ana"})
     await community.index()
     await SearchIndex(core.sql).write("users", {"ana": None})
@@ -250,7 +271,7 @@ async def test_likes_comments_and_follows_change_weights_alone(followed: SearchC
     article = await followed.request("POST", "/articles", "ana", lakes, 201)
     index = SearchIndex(followed.plaza.core.sql)
 
-    await until_caught_up(followed)
+    await until_caught_up(followed.plaza)
 
     async def weight(kind: str, key: object) -> float:
         stored = await index.stored(kind, [str(key)])

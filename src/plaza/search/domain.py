@@ -10,7 +10,7 @@ from plaza.core.search_source import AuthorSource, TagSource
 from plaza.search.index import SearchIndex
 from plaza.search.indexer import Indexer
 from plaza.search.invariants import SearchInspector
-from plaza.search.jobs import consumers
+from plaza.search.jobs import STREAMS, consumers
 from plaza.search.keys import CATALOGUE
 from plaza.search.lost_rows import LostRows
 from plaza.search.personal_data import SearchPersonalData
@@ -30,11 +30,12 @@ def build(core: Core) -> Parts:
     tags = next((source for source in sources.values() if isinstance(source, TagSource)), None)
     authors = next((source for source in sources.values() if isinstance(source, AuthorSource)), None)
     rebuild = IndexRebuild(core.sql, indexer, core.clock)
+    streams = [name for name in STREAMS if name in core.event_types]  # of the domains that run
     return Parts(
         [Search(index, sources, authors, tags, Snapshots(core.valkey, core.clock), core.clock), rebuild],
-        consumers=consumers(indexer, rebuild),
+        consumers=consumers(indexer, rebuild, streams),
         personal_data=SearchPersonalData(indexer),
-        inspectors=[SearchInspector(indexer, rebuild, events)],
+        inspectors=[SearchInspector(indexer, rebuild, events, streams)],
     )
 
 

@@ -12,7 +12,7 @@ from plaza.core.invariants import Violation
 from plaza.core.search_source import SearchDocument
 from plaza.core.valkey import ReplyError, damaged_keys_as_absent
 from plaza.search.indexer import Indexer
-from plaza.search.jobs import GROUP, STREAMS
+from plaza.search.jobs import GROUP
 from plaza.search.rebuild import IndexRebuild
 from plaza.search.tables import SEARCH_DOCUMENT
 
@@ -37,10 +37,11 @@ class SearchInspector:
 
     checks_valkey = True
 
-    def __init__(self, indexer: Indexer, rebuild: IndexRebuild, events: Events) -> None:
+    def __init__(self, indexer: Indexer, rebuild: IndexRebuild, events: Events, streams: Sequence[str]) -> None:
         self._indexer = indexer
         self._rebuild = rebuild
         self._events = events
+        self._streams = streams
 
     async def inspect(self) -> AsyncIterator[Violation]:
         """Yield documents that are missing, outdated, or of something that no longer exists."""
@@ -105,7 +106,7 @@ class SearchInspector:
 
     async def _has_started(self) -> bool:
         """Whether a worker has followed events. Without one, the index is not filled yet, and waiting is useless."""
-        return None not in [await self._events.count_unhandled(stream, GROUP) for stream in STREAMS]
+        return None not in [await self._events.count_unhandled(stream, GROUP) for stream in self._streams]
 
     async def _wait_until_caught_up(self) -> bool:
         """Wait until the index has handled all events; False if that takes too long."""
@@ -116,7 +117,7 @@ class SearchInspector:
         return False
 
     async def _has_caught_up(self) -> bool:
-        return all([await self._events.has_caught_up(stream, GROUP) for stream in STREAMS])
+        return all([await self._events.has_caught_up(stream, GROUP) for stream in self._streams])
 
 
 def _sample(keys: Iterable[str], share: float) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from plaza.core.events import Consumer
@@ -15,7 +16,7 @@ GROUP: Final = "search"
 BATCH_SIZE: Final = 192
 
 
-def consumers(indexer: Indexer, rebuild: IndexRebuild) -> list[Consumer]:
+def consumers(indexer: Indexer, rebuild: IndexRebuild, streams: Sequence[str]) -> list[Consumer]:
     """Return a consumer for each domain."""
     handler = indexer.handle_batch
-    return [Consumer(each, GROUP, handle_batch=handler, rebuild=rebuild.run, batch_size=BATCH_SIZE) for each in STREAMS]
+    return [Consumer(each, GROUP, handle_batch=handler, rebuild=rebuild.run, batch_size=BATCH_SIZE) for each in streams]
