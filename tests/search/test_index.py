@@ -211,6 +211,16 @@ async def test_names_are_suggested_by_weight_and_corrected_by_distance(sql: Sql)
         assert await index.names.owners_containing("users", absent, 9) == []
 
 
+async def test_a_short_name_is_corrected_beside_many_long_ones(sql: Sql) -> None:
+    index = SearchIndex(sql)
+    names = {f"mria.number.{n}": ["mria number"] for n in range(60)}
+    names |= {"castro": ["mira castro", "mira", "castro"], "mira": ["mira"]}
+    weights = {"castro": 9.0}
+    documents = {key: SearchDocument([key], names=each, weight=weights.get(key, 0)) for key, each in names.items()}
+    await index.write("users", documents)
+    assert [name.key for name in await index.names.similar("users", "mria")] == ["mira", "castro"]
+
+
 async def test_names_that_contain_a_text_are_read_by_their_trigrams_alone(sql: Sql) -> None:
     if sql.dialect != "sqlite":
         return  # its plan depends on how many names there are

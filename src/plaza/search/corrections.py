@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from plaza.core.text_folding import fold
 from plaza.search.names import TAGS, NameIndex
-from plaza.search.query import MAX_QUERY_CHARACTERS
+from plaza.search.query import MAX_QUERY_CHARACTERS, SIGNS
 
 # Corrections that are tried for one word, the nearest first.
 MAX_TRIED: Final = 3
@@ -18,8 +18,8 @@ MIN_CHARACTERS: Final = 3
 MAX_CHARACTERS: Final = 40
 MAX_WORDS_CORRECTED: Final = 3
 
-# What is excluded with `-` is not corrected.
-_WORD = re.compile(r"(?<!\S)\"?(?P<mark>#|from:@?|@)?(?P<name>[^\s\"#@:-][^\s\"#@:]*)", re.IGNORECASE)
+# What is excluded with `-` is not corrected: a phrase is passed over, and no name begins with it.
+_WORD = re.compile(r"-\"[^\"]*\"|(?<!\S)\"?(?P<mark>#|from:@?|@)?(?P<name>[^\s\"#@:-][^\s\"#@:]*)", re.IGNORECASE)
 
 
 class Correction(Struct, frozen=True):
@@ -51,7 +51,8 @@ class Corrections:
 
 
 def _words(text: str) -> Iterator[re.Match[str]]:
-    return (word for word in _WORD.finditer(text) if MIN_CHARACTERS <= len(word["name"]) <= MAX_CHARACTERS)
+    words = _WORD.finditer(text.translate(SIGNS))
+    return (word for word in words if MIN_CHARACTERS <= len(word["name"] or "") <= MAX_CHARACTERS)
 
 
 def _kinds(mark: str | None) -> tuple[str, ...]:

@@ -96,7 +96,7 @@ _OWNERS_CONTAINING = (
 
 @cache
 def _by_trigrams(count: int) -> Select[tuple[str]]:
-    """Return a statement for the names that have most of so many trigrams: `t0`, `t1`, …"""
+    """Return a statement for the names of a length that have most of so many trigrams: `t0`, `t1`, …"""
     of_each = [
         select(SEARCH_TRIGRAM.c.name)
         .where(SEARCH_TRIGRAM.c.kind == bindparam("kind"), SEARCH_TRIGRAM.c.trigram == bindparam(f"t{i}"))
@@ -105,7 +105,10 @@ def _by_trigrams(count: int) -> Select[tuple[str]]:
         for i in range(count)
     ]
     found = union_all(*(select(names.c.name) for names in of_each)).subquery()
-    return select(found.c.name).group_by(found.c.name).order_by(func.count().desc()).limit(MAX_SIMILAR)
+    length = func.length(found.c.name)
+    can_match = length.between(bindparam("shortest"), bindparam("longest"))
+    most_in_common = (func.count().desc(), func.abs(length - bindparam("letters")), found.c.name)
+    return select(found.c.name).where(can_match).group_by(found.c.name).order_by(*most_in_common).limit(MAX_SIMILAR)
 
 
 class Name(Struct, frozen=True):
@@ -141,18 +144,24 @@ class NameIndex:
         return [row.key for row in await self._sql.fetch_all(_OWNERS_CONTAINING, **values)]
 
     async def similar(self, kind: str, word: str) -> list[Name]:
-        """Return names that differ from a word by one or two letters, the nearest first. Two statements."""
+        """Return names that differ from a word by one or two letters, the nearest first. Two statements.
+
+        Of equally near ones, usernames and tags themselves come before words of display names.
+        """
         wanted = fold(word)[:MAX_NAME_CHARACTERS]
         limit = max_distance(wanted)
         trigrams = {f"t{i}": trigram for i, trigram in enumerate(sorted(trigrams_of(wanted)))}
-        rows = await self._sql.fetch_all(_by_trigrams(len(trigrams)), kind=kind, **trigrams)
+        lengths = {"letters": len(wanted), "shortest": len(wanted) - limit, "longest": len(wanted) + limit}
+        rows = await self._sql.fetch_all(_by_trigrams(len(trigrams)), kind=kind, **trigrams, **lengths)
         distances = {row.name: distance(wanted, row.name, limit) for row in rows}
         near = [name for name, differing in distances.items() if 0 < differing <= limit]
         if not near:
             return []
         rows = await self._sql.fetch_all(_OWNERS, kind=kind, names=near)
         owners = [Name(row.name, row.key, row.weight) for row in rows]
-        return sorted(owners, key=lambda owner: (distances[owner.name], -owner.weight, owner.name))
+        return sorted(
+            owners, key=lambda each: (distances[each.name], each.name != fold(each.key), -each.weight, each.name)
+        )
 
     async def misleading(self, kind: str, documents: Mapping[str, SearchDocument | None]) -> list[str]:
         """Return the keys that have other names than their documents. One statement if a document has names."""

@@ -28,8 +28,8 @@ MIN_PREFIX_CHARACTERS: Final = 2
 MIN_RARE_PREFIX_LETTERS: Final = 3
 
 _PARTS = re.compile(r'-?"[^"]*"|\S+')
-# What keyboards write instead of `"` and `#`.
-_SIGNS: Final = str.maketrans(dict.fromkeys("“”„‟«»＂", '"') | {"＃": "#"})
+# What keyboards write instead of `"` and `#`, each one character.
+SIGNS: Final = str.maketrans(dict.fromkeys("“”„‟«»＂", '"') | {"＃": "#"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def parse_query(text: str) -> Query:
     """Return the query of a text. Text beyond `MAX_QUERY_CHARACTERS` is ignored."""
     uses: Counter[str] = Counter()
     wanted, excluded = _Conditions(uses), _Conditions(uses)
-    for part in _PARTS.findall(text.translate(_SIGNS)[:MAX_QUERY_CHARACTERS])[:MAX_CONDITIONS]:
+    for part in _PARTS.findall(text.translate(SIGNS)[:MAX_QUERY_CHARACTERS])[:MAX_CONDITIONS]:
         if part.startswith("-") and len(part) > 1:
             excluded.add(part[1:], prefixes=False)
         else:
