@@ -47,6 +47,19 @@ class SearchCommunity(CommunityClient):
         found = await self.request("GET", f"/search?{query}", by)
         return {kind: [hit["id"] for hit in hits] for kind, hits in found.items() if isinstance(hits, list) and hits}
 
+    async def find_all(self, q: str, by: str = "", *, limit: int) -> list[str]:
+        """Search posts page by page, and return their ids."""
+        found: list[str] = []
+        more: dict[str, str] = {}
+        while True:
+            query = httpx.QueryParams({"q": q, "type": "posts", "limit": limit, **more})
+            page = await self.request("GET", f"/search?{query}", by)
+            assert page["pagination"]["count"] == len(page["posts"])
+            found += [hit["id"] for hit in page["posts"]]
+            if page["pagination"]["next_cursor"] is None:
+                return found
+            more = {"cursor": page["pagination"]["next_cursor"]}
+
 
 @pytest.fixture
 async def community(plaza: Plaza) -> AsyncIterator[SearchCommunity]:

@@ -154,7 +154,8 @@ class Search:
     async def _candidates(self, viewer: Actor | None, kind: Kind, query: Query) -> list[SearchMatch]:
         """Return the documents to rank, and look for more if most are of authors that are hidden from the viewer.
 
-        Otherwise a suspended or blocked user with many documents would take the places of everyone else's.
+        Otherwise a suspended or blocked user with many documents would take the places of everyone else's, and a page
+        with a next one that is empty would tell that they wrote the words.
         """
         found = await find_candidates(self._index, kind, query)
         if kind == "users" and query.name:
@@ -163,19 +164,20 @@ class Search:
             if len(known) + len(named) < ENOUGH_EXACT and " " not in query.name:
                 named |= {*await self._index.names.owners_containing(kind, query.name, ENOUGH_EXACT)}
             found += await self._index.matches(kind, sorted(named - known))
-        for _ in range(MAX_MORE):
-            if self._authors is None or len(found) < ENOUGH_EXACT:
-                break
+        if self._authors is None:
+            return found
+        more = MAX_MORE
+        while True:
             hidden = await self._authors.hidden_authors(viewer, {match.author for match in found if match.author})
             visible = [match for match in found if match.author not in hidden]
-            if len(visible) >= ENOUGH_EXACT or not hidden:
+            if not more or not len(visible) < ENOUGH_EXACT <= len(found):
                 return visible
+            more -= 1
             query = query.without_authors(hidden)
             known = {match.key for match in visible}
             found = visible + [
                 match for match in await find_candidates(self._index, kind, query) if match.key not in known
             ]
-        return found
 
     async def _users_named(self, viewer: Actor | None, name: str, count: int) -> list[str]:
         """Return the user with a name, those that the viewer follows, then the users with most followers.
