@@ -52,6 +52,7 @@ def test_serve_prints_urls_that_work(tmp_path: Path) -> None:
         assert redis_client(tmp_path / "var").ping()
         for path in ("/", "/healthz", "/ping", "/metrics", "/docs", "/openapi.json"):
             assert server.get(path).status_code == 200, path
+        assert "plaza_failover_repair_progress_ratio 1.0\n" in server.get("/metrics").text, "an alert means a repair"
         until(lambda: _ready(server))
         assert server.get("/", accept="text/html").headers["location"] == "/app"
         assert server.get("/").json()["name"] == "Plaza"

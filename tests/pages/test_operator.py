@@ -16,7 +16,7 @@ from plaza.core.keys import EVENTS_BEHIND, LEASE
 from plaza.core.valkey_memory import parse_info
 from plaza.demo.keys import DEMO
 from plaza.keyspace.audit.report import AuditReport
-from plaza.keyspace.audit_keys import AUDIT_RUNNING
+from plaza.keyspace.audit_keys import AUDIT_LAST, AUDIT_RUNNING
 from plaza.keyspace.browser import KeyBrowser, is_readable
 from plaza.live.heartbeats import LiveService
 from plaza.live.keys import EVENT_RECORDS
@@ -181,12 +181,16 @@ async def test_health_shows_figures_and_runs_an_audit(plaza: Plaza, admin: PageC
     for text_shown in ("requests/s", "No audit has run yet", "social.push failed", "held for ", "Oh <b>no"):
         assert text_shown in words
     assert re.search(r"\d+\.\d [kM]B", words), "Valkey's memory"
-    running = json.encode(AuditReport(1, keys=250, total=1_000)).decode()
+    running = json.encode(AuditReport(1, keys=250, total=1_000, mode="failover")).decode()
     await plaza.core.valkey.call("SET", AUDIT_RUNNING(), running, "PX", 30_000)
     fragment = (await admin.get("/app/operator/health/audit")).text
     assert '<progress id="progress" max="1000" value="250">' in fragment
+    assert "Repair after a failover running" in fragment
     assert "Run audit" not in fragment
     await plaza.core.valkey.call("DEL", AUDIT_RUNNING())
+    last = json.encode(AuditReport(1, ended_at=2, state="done", mode="failover", repaired=1_200)).decode()
+    await plaza.core.valkey.call("SET", AUDIT_LAST(), last)
+    assert "1,200 repaired after a failover, 0 findings left." in (await admin.get("/app/operator/health/audit")).text
     await plaza.core.valkey.call("SET", "strange", "key")
     response = await admin.submit("/app/operator/health/audit", page="/app/operator/health")
     assert response.status_code == 303

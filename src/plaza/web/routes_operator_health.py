@@ -37,6 +37,7 @@ SPANS: Final = (("Last hour", "/app/operator/health"), ("Last week", "/app/opera
 class AuditProgress(Struct):
     """The progress of an audit: `keys` of `total` scanned."""
 
+    mode: str
     keys: int
     total: int
     findings: int
@@ -174,4 +175,6 @@ async def _audit_context(audits: Audits, keyspace: KeyBrowser) -> dict[str, Any]
 
 
 def _progress(report: AuditReport | None) -> AuditProgress | None:
-    return None if report is None else AuditProgress(report.keys, max(report.total, report.keys, 1), report.findings)
+    if report is None:
+        return None
+    return AuditProgress(report.mode, report.keys, max(report.total, report.keys, 1), report.findings)

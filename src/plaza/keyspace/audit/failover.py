@@ -47,6 +47,7 @@ class FailoverWatch:
         self._valkey = audits.auditor.valkey
         self._known: Shards = {}  # of the last check, for a failover that lost the stored ones
         self._embedded_config = data_dir.absolute() / "valkey" / "valkey.conf"
+        metrics.FAILOVER_PROGRESS.set(1)  # a gauge begins with 0, as a repair does that has scanned nothing
 
     def timer(self) -> Timer:
         return Timer("core.failover", CHECK_SECONDS, self._run)
