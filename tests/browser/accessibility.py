@@ -53,7 +53,8 @@ def violations(page: Page, *rules: str) -> list[str]:
 
     The frame is the same on all pages, so it is only checked on explore and on the first page of operators.
     """
-    options: dict[str, Any] = {"runOnly": {"type": "rule", "values": rules}} if rules else {}
+    only: dict[str, Any] = {"runOnly": {"type": "rule", "values": rules}}
+    options = only if rules else {"rules": {"target-size": {"enabled": True}}}  # axe leaves it out by default
     context = {"include": ["html"]} if page.url.endswith(("/app", "/live")) else {"exclude": [".site", ".sidebar"]}
     options |= {"resultTypes": ["violations"], "preload": False}
     found = page.evaluate("([context, options]) => axe.run(context, options)", [context, options])

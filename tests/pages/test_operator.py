@@ -139,9 +139,11 @@ async def test_a_key_is_shown_with_its_documentation(plaza: Plaza, admin: PageCl
 async def test_a_key_is_found_by_its_name(admin: PageClient) -> None:
     page = (await admin.get("/app/operator/keys?q=user:ana")).text
     assert '<a href="/app/operator/keys/user/key?name=user%3Aana"><code>user:ana</code></a>' in page
-    for name in ("user:missing", "auth:ana", "no such key"):
+    for name, family in (("user:missing", "user"), ("auth:ana", "auth_user")):
         page = (await admin.get("/app/operator/keys", params={"q": name})).text
-        assert "no key has this name" in page, name
+        notice = f'does not exist, or holds a secret. <a href="/app/operator/keys/{family}">Keys of its family'
+        assert notice in page, name
+    assert "no key has this name" in (await admin.get("/app/operator/keys?q=no+such+key")).text
 
 
 async def test_an_audience_is_shown_by_session_country_and_group(plaza: Plaza, admin: PageClient) -> None:

@@ -6,7 +6,7 @@ from redis.asyncio import Redis
 
 from plaza.app import Plaza
 from plaza.shop.items import Items
-from plaza.shop.model import NewItem
+from plaza.shop.model import ItemChange, NewItem
 from tests.pages.conftest import PageClient
 from tests.servers import Server
 
@@ -27,6 +27,25 @@ async def test_every_page_shows_the_number_of_items_in_the_cart_and_prices_with_
     order = await guest.get(ordered.headers["location"])
     assert "€3,750.00" in order.text
     assert 'id="cart-count" hidden' in order.text
+
+
+async def test_what_is_not_available_is_removed_before_an_order(guest: PageClient, plaza: Plaza) -> None:
+    items = plaza.get(Items)
+    gone, kept = [(await items.create(NewItem(name, "", "9.00", 2), name)).id for name in ("Lamp", "Bell")]
+    for item in (gone, kept):
+        await guest.submit(f"/app/shop/cart/{item}", page=f"/app/shop/items/{item}", qty="2")
+    await items.change(gone, ItemChange(withdrawn=True))
+    for path in ("/app/shop/cart", "/app/shop/checkout"):
+        page = (await guest.get(path)).text
+        assert "not sold any more" in page
+        assert "€0.00" not in page
+        assert "Place order" not in page
+        assert ">Check out</a>" not in page
+    refused = await guest.submit("/app/shop/checkout", page="/app/shop/cart")
+    assert refused.status_code == 409
+    assert "Remove it from the cart." in refused.text
+    await guest.submit(f"/app/shop/cart/{gone}", page="/app/shop/cart", qty="0")
+    assert "Place order for €18.00" in (await guest.get("/app/shop/checkout")).text
 
 
 async def test_the_cached_page_of_an_item_counts_views(guest: PageClient, plaza: Plaza, server: Server) -> None:

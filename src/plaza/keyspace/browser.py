@@ -106,19 +106,18 @@ class KeyBrowser:
         return found
 
     async def find_key(self, name: str) -> tuple[str, str] | None:
-        """The family's name and the full name of an existing key; None if there is none or its content is secret.
+        """The name of the family of a key, and the key's own if it exists and may be shown, else an empty text.
 
-        On a cluster, the documented name (`user:mira`) finds the key as well as the stored one (`user:{mira}`). At most
-        one round trip.
+        None if no family has such keys. On a cluster, the documented name (`user:mira`) finds the key as well as the
+        stored one (`user:{mira}`). At most one round trip.
         """
         found = self._families.match(name) or self._documented.match(name)
         if found is None:
             return None
         key = found[0].key
         stored = key(*found[1])
-        if not is_readable(key) or not await self._valkey.call("EXISTS", stored):
-            return None
-        return next(name for name, family in self._named.items() if family.key is key), stored
+        is_shown = is_readable(key) and await self._valkey.call("EXISTS", stored)
+        return next(name for name, family in self._named.items() if family.key is key), stored if is_shown else ""
 
     async def keys_of(self, part: str, owner: str) -> list[tuple[str, str]]:
         """The existing keys of one owner, such as `username`: their family's name and their own. One round trip.

@@ -229,6 +229,8 @@ async def _take_all(tx: AsyncConnection, cart: str, quantities: dict[int, int]) 
             is_sold = (ITEMS.c.id == item) & ITEMS.c.withdrawn_ms.is_(None)
             left = (await tx.execute(select(ITEMS.c.qty).where(is_sold))).scalar() or 0
             detail = "There is not enough of an item left. Reduce its quantity."
+            if not left:
+                detail = "An item is sold out, or not sold any more. Remove it from the cart."
             raise OutOfStock(detail, id=item, wanted=quantities[item], left=left)
         sold.append((row, quantities[item]))
     await _refuse_ordered(tx, cart)

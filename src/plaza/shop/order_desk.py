@@ -171,6 +171,6 @@ def _seconds(ms: int | None) -> float | None:
 def _csv_row(order: OperatorOrder) -> tuple[str, ...]:
     times = (order.created_at, order.paid_at, order.shipped_at, order.done_at, order.cancelled_at)
     changed = iso_time(int(max(time for time in times if time is not None) * 1000))
-    items = ", ".join(f"{line.qty} × {line.name}" for line in order.items)
+    items = "; ".join(f"{line.qty} × {line.name}" for line in order.items)
     texts = (order.customer or "", order.state, order.total, order.currency, items, order.note)
     return str(order.id), iso_time(int(order.created_at * 1000)), *map(without_formula, texts), changed
