@@ -24,8 +24,10 @@ from tests.servers import Server, running_server
 
 GROWTH, COLD_GROUP = "following, warm, 10 × data", "cold group of 100,000"
 TIMES_DATA, MAX_TIMES_COST = 10, 1.2
+SETTLE_SECONDS = 900.0  # at most: the jobs that follow 300,000 follows must not run beside what is measured
 GROUP_SIZE, MAX_WAIT_MS, MAX_PING_MS = 100_000, 1_000.0, 5.0
 BUILDS, ARTICLES_PER_PAGE = 3, 25
+IDLE_PING_SECONDS = 0.1  # about the time of a build
 INTERSECTION = "score:large", ["group:large", "score:"]
 
 
@@ -38,7 +40,7 @@ def check_growth(small: Contender, community: BenchCommunity, requests: int, rou
         serving_plaza(Path(data), valkey) as large,
     ):
         larger.fill(large.port, settings_of(Path(data), large.valkey))
-        large.settle(seconds=180)
+        large.settle(SETTLE_SECONDS)
         contenders = ((small, _warm_feed(community, requests)), (large, _warm_feed(larger, requests)))
         for server, path in contenders:
             server.measure(path, 0)
@@ -59,8 +61,11 @@ def check_cold_group(plaza: Contender, book: Server) -> Check:
     """Read a large group whose ranking has expired, with a PING beside it; then the book's ZINTERSTORE."""
     for valkey in (plaza.valkey, book):
         _fill_group(valkey)
-    waits, pings, intersections, book_pings = ([] for _ in range(4))
+    waits, pings, intersections, book_pings, idle_pings = ([] for _ in range(5))
     for _ in range(BUILDS):
+        with pinging(plaza.valkey) as longest:
+            time.sleep(IDLE_PING_SECONDS)
+        idle_pings.append(longest[0])
         with plaza.valkey.redis_client() as client, pinging(plaza.valkey) as longest:
             client.delete("score:large")
             waits.append(_milliseconds(lambda: _read(plaza.port)))
@@ -72,7 +77,7 @@ def check_cold_group(plaza: Contender, book: Server) -> Check:
         book_pings.append(longest[0])
     wait, ping = median(waits), median(pings)
     figures = (
-        f"reader waits {wait:,.0f} ms, a PING beside it up to {ping:.1f} ms; "
+        f"reader waits {wait:,.0f} ms, a PING beside it up to {ping:.1f} ms ({median(idle_pings):.1f} ms without it); "
         f"the book's ZINTERSTORE {median(intersections):,.0f} ms, PING {median(book_pings):.0f} ms"
     )
     met = wait < MAX_WAIT_MS and ping < MAX_PING_MS

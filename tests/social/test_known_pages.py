@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from plaza.core.auth import Actor
-from plaza.core.paging import Page, SharedItems, encodable
+from plaza.core.paging import EncodedItems, Page, encodable
 from plaza.social import post_reader
 from plaza.social.feeds import Feeds
 from plaza.social.keys import MODELS_TOP_ENGAGEMENT, POST, USER
@@ -97,7 +97,7 @@ async def test_known_top_models_show_each_change_at_the_next_read(
 
     assert await known(ana) == await known(bob) == [("mia", "", 3), ("max", "", 2)]
     shared = (await social.feeds.top_models(ana, Page())).items
-    assert isinstance(shared, SharedItems) != social.valkey.clustered
+    assert isinstance(shared, EncodedItems) != social.valkey.clustered
     await redis_client.hset(USER("max"), "bio", "sails")
     await redis_client.zadd(MODELS_TOP_ENGAGEMENT(), {"max": 5})
     assert await known(ana) == await known(bob) == [("max", "sails", 5), ("mia", "", 3)]

@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from plaza.core import paging
 from plaza.core.auth import Actor
 from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
-from plaza.core.paging import Page
+from plaza.core.paging import Page, encodable
 from plaza.social import feeds, post_reader
 from plaza.social.domain import DOMAIN
 from plaza.social.feeds import Feeds
@@ -110,7 +111,9 @@ async def test_another_process_shows_every_change_at_the_next_read(
                 (await feeds.explore(viewer, Page(limit=100)), in_explore),
                 (await home.page(viewer, Page(limit=100)), in_home),
             ):
-                assert page.items == [await read_item(redis_client, viewer, item) for item in page.items]
+                stored_items = [await read_item(redis_client, viewer, item) for item in page.items]
+                assert page.items == stored_items
+                assert msgspec.json.encode(encodable(page.items)) == msgspec.json.encode(stored_items)
                 assert {item.post.id for item in page.items} == ids_shown
 
 

@@ -82,26 +82,19 @@ class Pagination(msgspec.Struct, frozen=True):
     next_cursor: str | None
 
 
-class SharedItems(list[T]):
-    """The items of a page that many readers share, without those that are missing. Their JSON is written once."""
+class EncodedItems(list[T]):
+    """The items of a page, none of them missing, with their JSON. Readers may share them: do not change them."""
 
-    __slots__ = ("_json",)
+    __slots__ = ("json",)
 
-    _json: bytes | None
-
-    def __init__(self, items: Iterable[T]) -> None:
+    def __init__(self, items: Iterable[T], json: bytes | None = None) -> None:
         super().__init__(items)
-        self._json = None
-
-    def encoded(self) -> msgspec.Raw:
-        if self._json is None:
-            self._json = _encode_json(self[:])
-        return msgspec.Raw(self._json)
+        self.json = msgspec.Raw(_encode_json(self[:]) if json is None else json)
 
 
 def encodable(items: list[T]) -> list[T]:
-    """Return what stands for the items in a response: themselves, or their JSON if they are shared."""
-    return cast(list[T], items.encoded()) if isinstance(items, SharedItems) else items
+    """Return what stands for the items in a response: their JSON if it is known, else themselves."""
+    return cast(list[T], items.json) if isinstance(items, EncodedItems) else items
 
 
 class PageResult(Struct, Generic[T], frozen=True):
@@ -261,7 +254,7 @@ async def fill_page(
         first = None
         rows, more = rows[:step], len(rows) > step
         items = await load([id for id, _ in rows]) if rows else []
-        if not found and isinstance(items, SharedItems) and (len(items) == page.limit or not more):
+        if not found and isinstance(items, EncodedItems) and (len(items) == page.limit or not more):
             return items, rows[-1][1] if more else None
         for index, item in enumerate(items):
             position = rows[index][1]

@@ -8,7 +8,7 @@ it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
 
 from plaza.core.valkey import Valkey
@@ -43,6 +43,17 @@ class TrackingCache(Generic[T]):
         found = self._values.get(key)
         if found is not None:
             self._values.move_to_end(key)
+        return found
+
+    def get_all(self, keys: Iterable[str]) -> list[T] | None:
+        """Return the values of these keys; None if one is not cached."""
+        values, found = self._values, list[T]()
+        for key in keys:
+            value = values.get(key)
+            if value is None:
+                return None
+            values.move_to_end(key)
+            found.append(value)
         return found
 
     def drop(self, key: str) -> None:

@@ -22,10 +22,10 @@ from plaza.core.functions import Functions
 from plaza.core.number_parsing import parse_int
 from plaza.core.paging import (
     MAX_IDS_READ,
+    EncodedItems,
     Page,
     PageResult,
     Position,
-    SharedItems,
     Snapshots,
     fill_page,
     ids_in_sorted_set,
@@ -66,7 +66,7 @@ class Feeds:
         self.users = users
         self.clock = clock
         self.snapshots = Snapshots(functions.valkey, clock)
-        self._model_pages: KnownPages[SharedItems[TopModel]] = KnownPages(functions.valkey, MAX_MODEL_PAGES)
+        self._model_pages: KnownPages[EncodedItems[TopModel]] = KnownPages(functions.valkey, MAX_MODEL_PAGES)
 
     async def explore(self, viewer: Actor | None, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """List all posts, newest first. Two round trips on one server, three on a cluster."""
@@ -170,7 +170,7 @@ class Feeds:
 
         return await self.snapshots.page(key, page, top, load, partial(self.users.visible, viewer))
 
-    def _known_models(self, scored: Sequence[tuple[str, float | None]]) -> SharedItems[TopModel] | None:
+    def _known_models(self, scored: Sequence[tuple[str, float | None]]) -> EncodedItems[TopModel] | None:
         """Return these models if they were asked for before and their profiles are cached."""
         name = tuple(scored)
         found = self._model_pages.get(name)
@@ -178,7 +178,7 @@ class Feeds:
             cached = ((self.reader.profiles.get(USER(model)), score) for model, score in scored)
             models = [_top_model(user, parse_int(score)) for user, score in cached if user and score is not None]
             if len(models) == len(scored):
-                found = SharedItems(models)
+                found = EncodedItems(models)
                 self._model_pages.put(name, found, [USER(model) for model, _ in scored])
         return found
 

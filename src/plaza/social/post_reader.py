@@ -14,12 +14,13 @@ from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from msgspec import Struct, field
 
 from plaza.core.auth import Actor
 from plaza.core.functions import Functions
 from plaza.core.number_parsing import parse_int
-from plaza.core.paging import Position, SharedItems, list_checksum
+from plaza.core.paging import EncodedItems, Position, list_checksum
 from plaza.core.sequences import chunks, pairs
 from plaza.core.tracking_cache import TrackingCache
 from plaza.social.keys import EXPLORE_FEED, POST, POST_LIKES, USER, USER_FOLLOWING, USER_MUTED
@@ -38,6 +39,8 @@ MAX_CACHED_LISTS: Final = 400_000
 
 # Pages that viewers have in common. One of 20 posts takes 22 kB.
 MAX_KNOWN_PAGES: Final = 256
+
+_encode = msgspec.json.Encoder().encode
 
 _LIKES_SUFFIX: Final = POST_LIKES("").removeprefix(POST(""))
 
@@ -96,6 +99,12 @@ class PostReader:
         lists = self._cached_lists(view)
         if known is not None and known.is_plain_for(view, lists):
             return known.items
+        if (
+            listed
+            and (known is not None or name is None)
+            and (items := self._cached_items(view, ids, lists)) is not None
+        ):
+            return items
         loaded = self._cached(view, ids, lists) if known is None else known.loaded(lists)
         if not listed and loaded.is_complete(view, ids):
             await self.receive_invalidations()
@@ -176,6 +185,36 @@ class PostReader:
             loaded.profiles = {name: profile for name in loaded.authors() if (profile := self.profiles.get(USER(name)))}
         return loaded
 
+    def _cached_items(
+        self, view: ReadView, ids: Sequence[str], lists: Mapping[str, Members]
+    ) -> list[FeedItem | None] | None:
+        """Return a page if all of it is cached, else None. In one pass, because most pages are."""
+        short = {key: members for key in view.lists if (members := lists.get(key)) is not None and members is not False}
+        posts = self.posts.get_all(map(POST, ids)) if view.users and len(short) == len(view.lists) else None
+        if posts is None or any(each.likes is False for each in posts):
+            return None
+        users = self.profiles.get_all(USER(each.post.user_id) for each in posts)
+        if users is None:
+            return None
+        hidden = frozenset[str]().union(*(short[key] for key in view.hiding_lists))
+        me, bookmarked = view.viewer and view.viewer.name, short.get(view.bookmarked or "", ())
+        followed = None if view.following is None else short[view.following]
+        items, parts = list[FeedItem | None](), list[bytes]()
+        for id, each, user in zip(ids, posts, users, strict=True):
+            post, author = each.post, each.post.user_id
+            is_liked, is_bookmarked = me in (each.likes or ()), id in bookmarked
+            is_visible = author not in hidden and (followed is None or author in followed)
+            if post.banned or post.created_at < view.created_after or not is_visible:
+                items.append(None)
+            elif is_liked or is_bookmarked:
+                item = FeedItem(_with_flags(post, is_liked, is_bookmarked), user)
+                items.append(item)
+                parts.append(_encode(item))
+            else:
+                items.append(each.item(user))
+                parts.append(each.json)
+        return EncodedItems(items, b"[" + b",".join(parts) + b"]") if len(parts) == len(items) else items
+
     def _cached_lists(self, view: ReadView) -> dict[str, Members]:
         return {key: members for key in view.lists if (members := self.lists.get(key)) is not None}
 
@@ -244,11 +283,24 @@ class PostReader:
         return _items(view, ids, loaded, _marks(view, loaded, questions, ids, (), answers))
 
 
-class CachedPost(NamedTuple):
-    """A post without a viewer's flags, and who likes it."""
+class CachedPost:
+    """A post without a viewer's flags, who likes it, and its item in lists with the JSON."""
 
-    post: Post
-    likes: Members
+    __slots__ = ("_item", "json", "likes", "post")
+
+    def __init__(self, post: Post, likes: Members) -> None:
+        self.post = post
+        self.likes = likes
+        self._item: FeedItem | None = None
+        self.json = b""  # of the item
+
+    def item(self, user: User) -> FeedItem:
+        """Return the item with this profile of the author."""
+        item = self._item
+        if item is None or item.user is not user:
+            item = self._item = FeedItem(self.post, user)
+            self.json = _encode(item)
+        return item
 
 
 def _cached_post_of(key: str) -> str:
@@ -315,7 +367,7 @@ class KnownPage:
 
     def __init__(self, ids: Sequence[str], loaded: LoadedPosts, items: list[FeedItem | None]) -> None:
         shown = [item for item in items if item is not None]
-        self.items: list[FeedItem | None] = SharedItems(shown) if len(shown) == len(items) else items
+        self.items: list[FeedItem | None] = EncodedItems(shown) if len(shown) == len(items) else items
         self._ids = frozenset(ids)
         self._loaded = loaded
         self._oldest = min(post.created_at for post in loaded.posts.values())
@@ -387,6 +439,12 @@ def _marks(
     return ViewerMarks(hidden, liked, members.get(view.bookmarked or "", ()))
 
 
+def _with_flags(post: Post, is_liked: bool, is_bookmarked: bool) -> Post:
+    post = copy(post)  # the cached one is shared by all viewers
+    post.isLiked, post.isBookmarked = is_liked, is_bookmarked
+    return post
+
+
 def _items(view: ReadView, ids: Sequence[str], loaded: LoadedPosts, marks: ViewerMarks) -> list[FeedItem | None]:
     items: list[FeedItem | None] = []
     for id in ids:
@@ -397,7 +455,6 @@ def _items(view: ReadView, ids: Sequence[str], loaded: LoadedPosts, marks: Viewe
             continue
         is_liked, is_bookmarked = id in marks.liked, id in marks.bookmarked
         if is_liked or is_bookmarked:
-            post = copy(post)  # the cached one is shared by all viewers
-            post.isLiked, post.isBookmarked = is_liked, is_bookmarked
+            post = _with_flags(post, is_liked, is_bookmarked)
         items.append(FeedItem(post, loaded.profiles.get(post.user_id)))
     return items
