@@ -342,6 +342,13 @@ def test_an_operator_reviews_comments_and_banned_posts(browser: Browser, demo: D
     expect(robin.get_by_text("No banned posts.")).to_be_visible()
     robin.goto("/app/operator/log?kind=admin&q=/ban")
     expect(robin.locator("table.log tbody tr")).to_have_count(2)
+    robin.goto(post)
+    robin.get_by_text("More", exact=True).click()
+    robin.get_by_role("link", name="Delete post…").click()
+    confirm(robin, f"Delete the post of {author}?", "Delete the post")
+    robin.wait_for_url(f"{demo.url}/app")
+    robin.goto(f"/app/operator/log?kind=admin&q={post.rpartition('/')[2]}")
+    expect(robin.locator("table.log")).to_contain_text("/posts/{id}/delete")
 
 
 def test_an_operator_closes_reports_and_searches_the_log(browser: Browser, demo: DemoServer, robin: Page) -> None:

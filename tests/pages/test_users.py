@@ -124,6 +124,13 @@ async def test_only_admins_ban_posts_and_suspend_users(
     assert "Banned by ana" in (await ana.get(f"/app/posts/{post}")).text
     assert (await ana.submit(ban, on="0")).status_code == 303
     assert "Buy my pills" in (await guest.get("/app")).text
+    delete = f"/app/posts/{post}/delete"
+    assert f'href="{delete}"' in (await ana.get(f"/app/posts/{post}")).text
+    assert (await guest.get(delete)).status_code == 303
+    assert "This cannot be undone." in (await ana.get(delete)).text
+    assert (await guest.get(f"/app/posts/{post}")).status_code == 200, "it only asked"
+    assert (await ana.submit(delete, page=delete)).status_code == 303
+    assert (await guest.get(f"/app/posts/{post}")).status_code == 404
     async with PageClient(url) as bob:
         credentials = {"username": "bob", "password": "correct horse"}
         await bob.submit("/app/sign-in", page="/app/sign-in", **credentials)

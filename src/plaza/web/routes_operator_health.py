@@ -19,7 +19,7 @@ from plaza.keyspace.browser import KeyBrowser
 from plaza.web import forms
 from plaza.web.health_charts import chart_context
 from plaza.web.health_figures import HealthFigures, HealthMonitor
-from plaza.web.operator_navigation import SECTION, confirmation, operator_tabs, operator_views
+from plaza.web.operator_navigation import confirmation, operator_page, operator_views
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.rendering import render, tabs
@@ -73,12 +73,12 @@ async def health(
 ) -> Response[str]:
     """Show throughput, latency, Valkey, jobs, audits and the demo."""
     visitor = await site.visitors.from_request(request)
-    return site.page(
+    return operator_page(
         request,
+        site,
         visitor,
         "operator-health.html",
-        section=SECTION,
-        tabs=operator_tabs("Health"),
+        "Health",
         figures=await monitor.figures(),
         charts=await chart_context(monitor.history, span),
         spans=tabs("Span", SPANS, dict(zip(get_args(HistorySpan), SPANS, strict=True))[span][0]),

@@ -9,7 +9,7 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.keyspace import Key
 from plaza.keyspace.browser import KeyBrowser, is_readable
-from plaza.web.operator_navigation import SECTION, operator_page, operator_tabs
+from plaza.web.operator_navigation import operator_page
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 
@@ -36,9 +36,9 @@ async def families(
     # Domains with documented keys come first.
     found.sort(key=lambda pair: not any(key.document for _, key in pair[1]))
     domains = [(domain, keys) for domain, keys in found if keys]
-    context: dict[str, Any] = {"tabs": operator_tabs("Keys"), "domains": domains, "q": q}
+    context: dict[str, Any] = {"domains": domains, "q": q}
     context["found_key"] = await keyspace.find_key(q.strip()) if q else None
-    return site.page(request, visitor, "operator-keys.html", section=SECTION, **context)
+    return operator_page(request, site, visitor, "operator-keys.html", "Keys", **context)
 
 
 def _matches(key: Key, query: str) -> bool:
@@ -53,15 +53,8 @@ async def family(
     """Show a key family: its documentation and some of its keys."""
     visitor = await site.visitors.from_request(request)
     listing = await keyspace.list_keys(family, cursor)
-    return site.page(
-        request,
-        visitor,
-        "operator-key-family.html",
-        section=SECTION,
-        tabs=operator_tabs("Keys"),
-        **_family_context(keyspace, family),
-        listing=listing,
-    )
+    context = {**_family_context(keyspace, family), "listing": listing}
+    return operator_page(request, site, visitor, "operator-key-family.html", "Keys", **context)
 
 
 @page.get("/operator/keys/{family}/key", access=ADMIN)
@@ -69,15 +62,8 @@ async def key(request: Request, site: PageResponses, keyspace: KeyBrowser, famil
     """Show a key and the first of its entries."""
     visitor = await site.visitors.from_request(request)
     details = await keyspace.get_key(family, name)
-    return site.page(
-        request,
-        visitor,
-        "operator-key.html",
-        section=SECTION,
-        tabs=operator_tabs("Keys"),
-        **_family_context(keyspace, family),
-        details=details,
-    )
+    context = {**_family_context(keyspace, family), "details": details}
+    return operator_page(request, site, visitor, "operator-key.html", "Keys", **context)
 
 
 def _family_context(keyspace: KeyBrowser, name: str) -> dict[str, Any]:

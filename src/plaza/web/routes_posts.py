@@ -151,6 +151,26 @@ async def ban(request: Request, body: bytes, site: PageResponses, id: PostId, po
     )
 
 
+@page.get("/posts/{id}/delete", access=ADMIN)
+async def confirm_deletion(request: Request, site: PageResponses, id: PostId, posts: Posts) -> Response[str]:
+    """Show an admin what a deletion does, before it is done."""
+    visitor = await site.visitors.from_request(request)
+    found = await posts.get(visitor.actor, id)
+    return await confirmation(
+        request,
+        site,
+        "Reports",
+        title=f"Delete the post of {found.username}?",
+        effects=[
+            *quoted(found.content),
+            "The post is deleted, with its comments, likes and bookmarks. This cannot be undone.",
+            "A ban hides it instead, and can be taken back.",
+        ],
+        button="Delete the post",
+        back=f"/app/posts/{id}",
+    )
+
+
 @page.post("/posts/{id}/delete", access=USER, logged=True)
 async def delete(request: Request, body: bytes, site: PageResponses, id: PostId, posts: Posts) -> Response[str]:
     """Delete a post (its author or an admin)."""
