@@ -176,7 +176,12 @@ async def test_an_operator_finds_an_order_and_brings_it_to_its_end(plaza: Plaza,
     assert "Nothing is left to do." in page
     late = await admin.submit(order, page=order, state="cancelled")
     assert (late.status_code, "It cannot become cancelled." in late.text) == (409, True)
+    form = await admin.hidden_fields(order)
     await admin.submit(order, page=order, note="Call <first>.")
+    late = await admin.post(order, data={**form, "note": "Gift"})
+    assert late.status_code == 409
+    assert "Now: <bdi>Call &lt;first&gt;.</bdi>" in late.text
+    assert "Gift</textarea>" in late.text
     assert "Call &lt;first&gt;." in (await admin.get(order)).text
     await admin.submit(order, page=order, note="")
     assert (await plaza.get(OrderDesk).read(int(number))).note == ""

@@ -20,6 +20,7 @@ from plaza.shop.model import (
     AllItemsQuery,
     EmptyCart,
     ItemChange,
+    NoteChanged,
     OperatorOrder,
     OrderChange,
     OrdersQuery,
@@ -108,6 +109,11 @@ async def test_orders_are_found_by_customer_and_state_and_paged(both: Shop) -> N
     of_ben = await place_order(both, ben, item.id)
     await move(both, of_ana[0], "paid")
     await both.order_desk.change(of_ana[1], OrderChange(note="  Call first. "))
+    for note in ("Call first.", "\r\nCall  first."):  # a second click is no conflict
+        await both.order_desk.change(of_ana[1], OrderChange(note="Call first.", expected_note=note))
+    await both.order_desk.change(of_ana[1], OrderChange(note="Call first.", expected_note=""))
+    with pytest.raises(NoteChanged):
+        await both.order_desk.change(of_ana[1], OrderChange(note="Gift", expected_note=""))
 
     async def found(**query: str) -> list[int]:
         page = await both.order_desk.page(OrdersQuery(limit=2, **query))  # type: ignore[arg-type]

@@ -89,6 +89,10 @@ class ItemChanged(Conflict):
     title, code = "The item has changed", "item_changed"
 
 
+class NoteChanged(Conflict):
+    title, code = "The note has changed", "note_changed"
+
+
 class CartFull(Conflict):
     title, code = "The cart has too many lines", "cart_full"
 
@@ -289,6 +293,15 @@ class OrderChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     state: OrderState | UnsetType = UNSET
     note: Annotated[str, Meta(max_length=2_000, pattern=_TEXT, description="For operators.")] | UnsetType = UNSET
+    expected_note: (
+        Annotated[str, Meta(description="The note that you saw; 409 `note_changed` if it is different now.")]
+        | UnsetType
+    ) = UNSET
+
+    def overwrites(self, note: str) -> bool:
+        """Return whether this replaces a note that is neither as the caller expected nor as this change makes it."""
+        seen = [text.split() for text in (self.expected_note, self.note) if text is not UNSET]
+        return self.expected_note is not UNSET and note.split() not in seen
 
 
 class NewDelay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

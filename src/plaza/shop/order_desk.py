@@ -24,6 +24,7 @@ from plaza.shop.events import STREAM, OrderCancelled, OrderDone, OrderEvent, Ord
 from plaza.shop.items import Items
 from plaza.shop.model import (
     NEXT_STATES,
+    NoteChanged,
     OperatorOrder,
     OperatorOrdersPage,
     OrderChange,
@@ -84,6 +85,7 @@ class OrderDesk:
         if change.note is not UNSET or change.state is not UNSET:
             async with self._sql.begin() as tx:
                 if change.note is not UNSET:
+                    await _require_note(tx, id, change)
                     await tx.execute(update(ORDERS).where(ORDERS.c.id == id).values(note=change.note.strip() or None))
                 if change.state is not UNSET:
                     await self._move(tx, id, change.state)
@@ -130,6 +132,13 @@ class OrderDesk:
 def customer_name(buyer: str) -> str | None:
     """Return the username of a buyer; None for a guest or a deleted user."""
     return buyer.removeprefix(_USER) if buyer.startswith(_USER) else None
+
+
+async def _require_note(tx: AsyncConnection, id: int, change: OrderChange) -> None:
+    """Lock an order, and raise `NoteChanged` if the change would overwrite what another operator wrote."""
+    row = (await tx.execute(select(ORDERS.c.note).where(ORDERS.c.id == id).with_for_update())).one_or_none()
+    if row is not None and change.overwrites(row.note or ""):
+        raise NoteChanged("The note has changed since you loaded the order. Load it again.")
 
 
 async def _give_back(tx: AsyncConnection, id: int) -> None:

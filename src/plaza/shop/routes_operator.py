@@ -15,6 +15,7 @@ from plaza.shop.model import (
     Item,
     ItemId,
     ItemsPage,
+    NoteChanged,
     OperatorOrder,
     OperatorOrdersPage,
     OrderChange,
@@ -54,7 +55,11 @@ async def get_any_order(id: OrderId, desk: OrderDesk) -> OperatorOrder:
 
 
 @route.patch(
-    "/orders/{id}", access=ADMIN, logged_fields=("state",), raises=[WrongOrderState], example={"state": "paid"}
+    "/orders/{id}",
+    access=ADMIN,
+    logged_fields=("state",),
+    raises=[NoteChanged, WrongOrderState],
+    example={"state": "paid"},
 )
 async def update_order(id: OrderId, body: OrderChange, desk: OrderDesk) -> OperatorOrder:
     """Update the state or the note of an order. A cancelled order gives its stock back, once."""

@@ -11,7 +11,7 @@ from plaza.core.errors import Conflict, NotFound
 from plaza.core.http.access import ADMIN
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
-from plaza.shop.model import NEXT_STATES, OperatorOrder, OrderChange, OrderId, OrdersQuery, OrderState
+from plaza.shop.model import NEXT_STATES, NoteChanged, OperatorOrder, OrderChange, OrderId, OrdersQuery, OrderState
 from plaza.shop.order_desk import OrderDesk
 from plaza.shop.routes_operator import orders_download
 from plaza.web import forms
@@ -87,7 +87,12 @@ async def order(request: Request, site: PageResponses, id: OrderId, desk: OrderD
 
 
 async def _order_page(
-    request: Request, site: PageResponses, found: OperatorOrder, problem: str = "", status: int = 200
+    request: Request,
+    site: PageResponses,
+    found: OperatorOrder,
+    problem: str = "",
+    status: int = 200,
+    note: str | None = None,
 ) -> Response[str]:
     visitor = await site.visitors.from_request(request)
     times = (found.created_at, found.paid_at, found.shipped_at, found.done_at, found.cancelled_at)
@@ -98,6 +103,7 @@ async def _order_page(
         "buttons": [(state, BUTTONS[state]) for state in NEXT_STATES[found.state] if state in BUTTONS],
         "can_cancel": "cancelled" in NEXT_STATES[found.state],
         "problem": problem,
+        "note": found.note if note is None else note,
     }
     path = f"{PATH}/{found.id}"
     template = "operator-order.html"
@@ -111,7 +117,11 @@ async def change_order(
     """Change the state or the note of an order."""
     visitor = await site.visitors.from_request(request)
     try:
-        await desk.change(id, forms.read_form(body, OrderChange, **forms.given_fields(body, "note")))
+        await desk.change(id, forms.read_form(body, OrderChange, **forms.given_fields(body, "note", "expected_note")))
+    except NoteChanged as error:
+        detail = "Another operator has changed the note. Saving again replaces theirs."
+        given = forms.parse_form(body)["note"]
+        return await _order_page(request, site, await desk.read(id), detail, error.status, given)
     except Conflict as error:
         return await _order_page(request, site, await desk.read(id), error.detail, error.status)
     return site.form_response(request, visitor, b"", f"{PATH}/{id}")
