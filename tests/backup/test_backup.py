@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
@@ -59,7 +60,10 @@ def directory(tmp_path: Path) -> BackupDirectory:
 async def test_a_second_backup_stores_no_picture_again_and_only_its_owner_can_read_it(
     plaza: Plaza, directory: BackupDirectory, settings: Settings
 ) -> None:
-    first = await BackupRun(plaza, directory).run()
+    done: Counter[str] = Counter()
+    first = await BackupRun(plaza, directory, lambda step, count: done.update({step: count})).run()
+    assert list(done) == ["valkey", "sql", "media", "chunks of keys"]
+    assert done["chunks of keys"] == done["valkey"] == first.valkey.nodes[0].bytes
     files = {file.path: file for file in await directory.media_files(first)}
     assert len(files) == 6
     # Files never change, so those of the first backup are not read again: also not if someone overwrites one.

@@ -60,7 +60,9 @@ class BackupRun:
                 )
                 tables = await sql.store(self._chunks, spool, step(self._on_progress, "sql"))
                 pictures = await self._store_media(sql)
-            keys = await valkey_part.store(self._plaza.core.valkey, self._settings.valkey_url, files, self._chunks)
+            on_bytes = step(self._on_progress, "chunks of keys")  # most of the time of a first backup
+            valkey = self._plaza.core.valkey
+            keys = await valkey_part.store(valkey, self._settings.valkey_url, files, self._chunks, on_bytes)
             secret_files = await self._chunks.put(_secret_files(self._settings.data_dir))
             snapshot = Snapshot(
                 self._directory.next_id(created_ms), plaza.__version__, created_ms, keys, tables, pictures, secret_files

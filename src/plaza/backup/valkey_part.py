@@ -48,17 +48,18 @@ async def spool(stream: RdbStream, file: Path, on_bytes: OnBytes) -> None:
             on_bytes(len(data))
 
 
-async def store(valkey: Valkey, url: str, files: Sequence[Path], chunks: ChunkStore) -> ValkeyPart:
+async def store(valkey: Valkey, url: str, files: Sequence[Path], chunks: ChunkStore, on_bytes: OnBytes) -> ValkeyPart:
     """Store the RDB files."""
-    nodes = [await chunks.put(read_file(file)) for file in files]
+    nodes = [await chunks.put(read_file(file, on_bytes)) for file in files]
     return ValkeyPart(valkey.layout.value, parse_url(url)[0][0].database, tuple(nodes))
 
 
-async def read_file(file: Path) -> AsyncIterator[bytes]:
+async def read_file(file: Path, on_bytes: OnBytes = lambda done: None) -> AsyncIterator[bytes]:
     """Yield a file and delete it."""
     with file.open("rb") as source:
         while data := source.read(_READ_BYTES):
             yield data
+            on_bytes(len(data))
     await asyncio.to_thread(file.unlink)
 
 
