@@ -152,7 +152,7 @@ def test_an_error_of_a_file_is_one_sentence_with_its_fix(
 
 
 # Commands that create a data directory or need none.
-WITHOUT_DATA = {"plaza serve", "plaza restore", "plaza adopt", "plaza doctor", "plaza new domain"}
+WITHOUT_DATA = {"plaza serve", "plaza restore", "plaza doctor", "plaza new domain"}
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - WITHOUT_DATA))

@@ -54,7 +54,7 @@ def with_plaza(
 
     async def run() -> T:
         async with (
-            find_valkey(Settings.from_env() if protects_documented else settings_of_existing()) as settings,
+            find_valkey(settings_of_existing(is_first=protects_documented)) as settings,
             running(settings, configured_domains(settings, domains), protects_documented=protects_documented) as plaza,
         ):
             return await work(plaza)
@@ -91,12 +91,15 @@ def with_plaza_logged(
     return with_plaza(run, domains=domains, protects_documented=protects_documented)
 
 
-def settings_of_existing() -> Settings:
+def settings_of_existing(*, is_first: bool = False) -> Settings:
     """The settings, for a command that needs what a server has written. Only a server creates a data directory.
 
-    Of a folder that is none, an audit would be clean, and a backup would succeed.
+    Of a folder that is none, an audit would be clean, and a backup would succeed. With `is_first` it may be the first
+    start of Plaza, if the keys are in a Valkey elsewhere.
     """
     settings = Settings.from_env()
+    if is_first and settings.valkey_url:
+        return settings
     folder = settings.data_dir.absolute()
     is_elsewhere = settings.valkey_url and settings.database_url
     if not folder.is_dir() or not (
