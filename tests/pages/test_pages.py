@@ -194,6 +194,7 @@ async def test_an_invalid_address_is_not_found(ana: PageClient) -> None:
         response = await ana.get(f"/app{path}")
         assert response.status_code == 404, path
         assert "There is no page at this address." in response.text
+        assert "Sign out" in response.text, "the page has the frame of its visitor"
 
 
 async def test_an_invalid_parameter_leads_to_the_page_without_it(ana: PageClient) -> None:
@@ -202,6 +203,7 @@ async def test_an_invalid_parameter_leads_to_the_page_without_it(ana: PageClient
         assert response.status_code == 422, path
         assert f"The value of “{field}” is not one that this page knows. Open the page without it." in response.text
         assert f'href="/app{path.partition("?")[0]}">Open the page</a>' in response.text
+        assert "Sign out" in response.text, "the page has the frame of its visitor"
         assert "<b>" not in response.text
 
 

@@ -18,7 +18,7 @@ from plaza import __version__
 from plaza.core import metrics
 from plaza.core.asyncapi import describe_events
 from plaza.core.auth import Auth
-from plaza.core.errors import BadRequest, Forbidden, MethodNotAllowed, NotFound, PlazaError
+from plaza.core.errors import BadRequest, Forbidden, Invalid, MethodNotAllowed, NotFound, PlazaError
 from plaza.core.http import meta_routes
 from plaza.core.http.access import NEEDS_MFA, SESSION, AdminMfaRequired
 from plaza.core.http.admin_log import admin_log_entry
@@ -175,7 +175,7 @@ class App:
             if type(error) is Forbidden and request.actor is not None and request.actor.lacks_mfa:
                 error = AdminMfaRequired(NEEDS_MFA)  # with it, the admin might have been allowed
             on_error = bound.route.on_error if bound else self.error_formats.get(_first_segment(request))
-            if bound is None and on_error is not None:
+            if on_error is not None and (bound is None or isinstance(error, Invalid)):  # before the handler knew
                 await self.authorizer.identify_visitor(request)
             return _error_response(await self.explain_error(error), request, on_error)
 
