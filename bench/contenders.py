@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -19,6 +19,7 @@ from bench.paths import BARE, BOOK, CONNECTIONS, FASTAPI, NODE, NODE_FRESH, NODE
 from tests.servers import Server, running_server
 
 NODE_SERVICE = ("node", str(Path(__file__).parent / "peers/node/social.js"))
+IDLE_SECONDS = 5.0
 IDLE_SHARE = 0.04  # of a core: what Plaza's timers take at most while it has nothing to do
 
 
@@ -44,6 +45,7 @@ class Contender:
     process: psutil.Process
     valkey: Server
     prefix: str = ""  # of its routes
+    idle_share: float = 0.0  # of a core: what its timers take
 
     def cpu_seconds(self) -> tuple[float, float]:
         """The CPU time of the service and of its Valkey so far."""
@@ -71,10 +73,17 @@ class Contender:
         self.send(requests, path.expect)
         after = self.cpu_seconds()
         service, valkey = ((now - then) / len(requests) * 1e6 for now, then in zip(after, before, strict=True))
+        ended = time.monotonic()
         if path.writes and self.name == PLAZA:
             self.settle()
-        later = (sum(self.cpu_seconds()) - sum(after)) / len(requests) * 1e6
-        return PathCost(service, valkey, later)
+        later = sum(self.cpu_seconds()) - sum(after) - self.idle_share * (time.monotonic() - ended)
+        return PathCost(service, valkey, max(later, 0.0) / len(requests) * 1e6)
+
+    def measured_idle(self) -> Contender:
+        """The same, with what its timers take in an idle service."""
+        before, began = sum(self.cpu_seconds()), time.monotonic()
+        time.sleep(IDLE_SECONDS)
+        return replace(self, idle_share=(sum(self.cpu_seconds()) - before) / (time.monotonic() - began))
 
     def send(self, requests: list[bytes], expect: bytes) -> None:
         uvloop.run(load(self.port, requests, expect, len(requests), CONNECTIONS))
@@ -95,6 +104,7 @@ def contenders(community: BenchCommunity, names: set[str]) -> Iterator[dict[str,
         found = {PLAZA: stack.enter_context(serving_plaza(Path(data), stack.enter_context(running_server())))}
         community.fill(found[PLAZA].port, settings_of(Path(data), found[PLAZA].valkey))
         found[PLAZA].settle()
+        found[PLAZA] = found[PLAZA].measured_idle()
         for name, command, settings in (
             (BARE, (sys.executable, "-m", "bench.peers.bare_server"), {}),
             (NODE, NODE_SERVICE, {"CACHE_SECONDS": "30"}),

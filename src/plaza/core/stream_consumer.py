@@ -37,7 +37,7 @@ class Batch:
     """The events that a consumer has been given: those not handled yet, and those not acknowledged yet."""
 
     def __init__(self, events: Sequence[Event]) -> None:
-        self._unhandled = {_place(event): event for event in events}
+        self._unhandled = {id(event): event for event in events}
         self._handled: list[Event] = []
 
     def done(self, events: Sequence[Event]) -> None:
@@ -48,11 +48,11 @@ class Batch:
 
     def give_up(self, event: Event) -> None:
         """Note that an event is no longer in progress."""
-        self._unhandled.pop(_place(event), None)
+        self._unhandled.pop(id(event), None)
 
     def has(self, event: Event) -> bool:
         """Whether an event is not handled yet."""
-        return _place(event) in self._unhandled
+        return id(event) in self._unhandled
 
     @property
     def unhandled(self) -> list[Event]:
@@ -61,10 +61,6 @@ class Batch:
     def take_handled(self) -> list[Event]:
         handled, self._handled = self._handled, []
         return handled
-
-
-def _place(event: Event) -> tuple[int | None, str]:
-    return event.shard, event.entry_id
 
 
 class StreamConsumer:

@@ -295,9 +295,9 @@ class SearchIndex:
         wanted = [key for key in weights if fits_column(key)]
         stored = dict[str, Row[Any]]()
         for step in chunks(wanted, READ_STEP):
-            await asyncio.sleep(0)  # a read of SQLite does not let other work of the event loop run
             found = await self._sql.fetch_all(_WEIGHTS_BY_KEYS, kind=kind, keys=step)
             stored.update((row.key, row) for row in found)
+            await asyncio.sleep(0)  # a read of SQLite does not let other work of the event loop run
         changed = {key: weights[key] for key, row in stored.items() if row.weight != weights[key]}
         if changed:
             async with self._sql.begin() as tx:
