@@ -49,6 +49,9 @@ async def test_suggested_users_are_followed_by_others_and_never_hidden(ana: Page
     page = (await ana.get("/app/following")).text
     assert "People to follow" in page
     assert "Followed by 2 you follow" in page
+    await plaza.get(Users).suspend(Actor("root", "admin"), "dora", on=True)
+    assert await plaza.get(SocialSuggestions).users_to_follow(me, 5) == []
+    await plaza.get(Users).suspend(Actor("root", "admin"), "dora", on=False)
     await relations.block(Actor("dora", "user"), "ana")
     assert "People to follow" not in (await ana.get("/app/following")).text
 

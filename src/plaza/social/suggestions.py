@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -11,7 +12,7 @@ from msgspec import Struct
 from plaza.core.auth import Actor
 from plaza.core.paging import Page
 from plaza.social.feeds import Feeds
-from plaza.social.keys import MODELS_TOP_ENGAGEMENT, USER_FOLLOWING, USER_MUTED
+from plaza.social.keys import AUTH_USER, MODELS_TOP_ENGAGEMENT, USER_FOLLOWING, USER_MUTED
 from plaza.social.model import User
 from plaza.social.users import Users
 
@@ -59,7 +60,7 @@ class SocialSuggestions:
     async def users_to_follow(self, actor: Actor, count: int) -> list[SuggestedUser]:
         """Return the users that most followed users follow too; if there are none, the top models.
 
-        Never blocked or muted ones. Four round trips.
+        Never blocked, muted or suspended ones. Four round trips.
         """
         me = actor.name
         followed, top_models = await self._valkey.batch(
@@ -77,9 +78,13 @@ class SocialSuggestions:
             [("SMISMEMBER", USER_FOLLOWING(me), *names), ("ZMSCORE", USER_MUTED(me), *names)]
         )
         left = [name for name, on, score in zip(names, follows, muted, strict=True) if not on and score is None]
-        profiles = await self._users.public_profiles(actor, left[: count + SPARE_USERS])
-        shown = [SuggestedUser(user, mutual[user.username]) for user in profiles if user is not None]
-        return shown[:count]
+        left = left[: count + SPARE_USERS]
+        profiles, suspended = await asyncio.gather(
+            self._users.public_profiles(actor, left),
+            self._valkey.batch([("HEXISTS", AUTH_USER(name), "suspended_at") for name in left]),
+        )
+        shown = [user for user, flag in zip(profiles, suspended, strict=True) if user is not None and not flag]
+        return [SuggestedUser(user, mutual[user.username]) for user in shown[:count]]
 
     async def _followed_by(self, users: Sequence[str]) -> Counter[str]:
         """Return how many of the users follow each user. No round trip without users, else one."""
