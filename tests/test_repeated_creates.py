@@ -32,8 +32,8 @@ class RepeatingClient:
     ana: dict[str, str]
 
     async def create(self, path: str, key: str, body: Any) -> Any:
-        """Create as ana, items as an admin, and orders as a guest."""
-        credentials = {"/shop/items": ADMIN, "/shop/checkout": {}}.get(path, self.ana)
+        """Create as ana, items and notes as an admin, and orders as a guest."""
+        credentials = {"/shop/items": ADMIN, "/admin/users/ana/notes": ADMIN, "/shop/checkout": {}}.get(path, self.ana)
         response = await self.http.post(path, json=body, headers={"Idempotency-Key": key, **credentials})
         assert response.status_code == 201, response.text
         return response.json()
@@ -86,12 +86,14 @@ async def test_a_repeated_create_creates_one_row_although_valkey_lost_its_key(cl
     new = {"title": "Run", "category": 1, "is_public": True, "duration": 21}
     challenge = await client.create_twice("/challenges", new)
     await client.http.post(f"/challenges/{challenge['id']}/join", headers=client.ana)
-    await client.create_twice(f"/challenges/{challenge['id']}/posts", {"text": "Day one"})
+    post = await client.create_twice(f"/challenges/{challenge['id']}/posts", {"text": "Day one"})
+    await client.create_twice(f"/challenges/posts/{post['id']}/comments", {"content": "Well done"})
+    await client.create_twice("/admin/users/ana/notes", {"text": "Runs."})
     await client.create_twice("/reports", {"subject": "user", "id": "ana", "reason": "Sends advertising."})
     item = {"name": "Tea", "description": "Green", "price": "2.50", "qty": 5}
     await client.create_twice("/shop/items", item)
-    counts = {table: await client.count(table) for table in ("challenge", "post", "reports", "shop_items")}
-    assert counts == {"challenge": 1, "post": 1, "reports": 1, "shop_items": 1}
+    tables = ("challenge", "post", "challenge_comment", "desk_notes", "reports", "shop_items")
+    assert {table: await client.count(table) for table in tables} == dict.fromkeys(tables, 1)
     # Things in Valkey too: their ids follow from the request and the day.
     post = await client.create_twice("/posts", {"content": "Hello"})
     await client.create_twice(f"/posts/{post['id']}/comments", {"content": "Hi"})
