@@ -12,12 +12,14 @@ from plaza.challenges.reminders import ChallengeReminders
 from plaza.challenges.tables import MEMBER
 from plaza.core.auth import Actor
 from plaza.keyspace.audit import REPAIR, Audits
+from plaza.notifications.invariants import NotificationInspector
 from plaza.notifications.keys import NOTIFICATION_ACTORS, NOTIFICATIONS, NOTIFICATIONS_UNREAD, NOTIFIED
 from plaza.reports.service import Reports
 from plaza.social.account_renaming import AccountRenaming
 from plaza.social.keys import COMMENT
 from tests.communities import API_KEY
 from tests.notifications.conftest import NotifiedCommunity, on_one_server
+from tests.round_trips import count_round_trips
 from tests.waiting import eventually
 
 
@@ -404,3 +406,34 @@ async def test_the_audit_repairs_what_differs_from_source_data(community: Notifi
     assert {group.rule for group in repaired.groups} >= {"group", "listed", "grouped", "source"}
     assert [str(group) for group in (await audits.run()).groups] == []
     assert await community.told("ana") == expected
+
+
+@on_one_server
+async def test_the_audit_compares_all_groups_at_once(community: NotifiedCommunity) -> None:
+    """After a failover thousands may differ, and each is read again until no event waits."""
+    await community.users("ana", "ben")
+    posts = [await community.post("ana") for _ in range(6)]
+    for post in posts:
+        await community.like(post, "ben")
+    auditor = community.plaza.get(Audits).auditor
+    (inspector,) = [each for each in auditor.inspectors if isinstance(each, NotificationInspector)]
+    worker = asyncio.create_task(community.plaza.worker.run())
+
+    async def is_told() -> bool:
+        return await community.unread("ana") == 6 and await inspector.has_caught_up()
+
+    await eventually(is_told)
+    worker.cancel()
+    await asyncio.wait([worker])
+    wrong: list[str] = []
+
+    async def inspect() -> None:
+        wrong[:] = [violation.member async for violation in inspector.inspect()]
+
+    rounds = []
+    for count in (1, 6):
+        for post in posts[:count]:
+            await community.redis.zadd(NOTIFICATION_ACTORS("ana", f"like:post:{post}:1"), {"cid": 5})
+        rounds.append(await count_round_trips(community.plaza.core.valkey, inspect()))
+        assert len(wrong) == count
+    assert rounds[0] == rounds[1]

@@ -12,6 +12,7 @@ from plaza.core.events import Events
 from plaza.core.functions import Functions
 from plaza.core.invariants import Command, Entry, Invariant, Invariants, Violation
 from plaza.core.notification_source import Absence, Activity
+from plaza.core.sequences import chunks
 from plaza.core.valkey import scan_pages
 from plaza.notifications.jobs import GROUP
 from plaza.notifications.keys import (
@@ -27,6 +28,12 @@ from plaza.notifications.recorder import Recorder
 READS: Final = 4
 PAUSE_SECONDS: Final = 0.15
 MAX_WAIT_SECONDS: Final = 5.0
+# Groups that are read together, and that are read again together.
+BATCH: Final = 50
+MAX_SUSPECTS: Final = 2_000
+
+GroupKey = tuple[str, str]  # a recipient, and the id of a group
+Actors = set[tuple[str, int, int | None]]  # with the stored and the real time
 
 
 def _read_group(entry: Entry) -> Sequence[Command]:
@@ -105,16 +112,17 @@ class NotificationInspector:
 
     async def inspect(self) -> AsyncIterator[Violation]:
         """Yield the groups with actors who did not do it."""
-        if not await self._has_caught_up():
+        if not await self.has_caught_up():
             return
-        for node in self._valkey.primaries():
-            async for page in scan_pages(node, "SCAN", match=NOTIFICATION_ACTORS("*", "*"), type="zset"):
-                matches = [CATALOGUE.match(key) for key in page]
-                for match in matches:
-                    if match is not None and match.key is NOTIFICATION_ACTORS and await self._is_wrong(*match.parts):
-                        name, id = match.parts
-                        family = NOTIFICATION_ACTORS.pattern
-                        yield Violation(family, "source", NOTIFICATION_ACTORS(name, id), id, _SAYS, _REPAIR)
+        suspects: dict[GroupKey, Actors] = {}
+        async for groups in self._groups():
+            suspects |= await self._wrong(groups)
+            if len(suspects) >= MAX_SUSPECTS:
+                for violation in await self._confirmed(suspects):
+                    yield violation
+                suspects = {}
+        for violation in await self._confirmed(suspects):
+            yield violation
 
     async def repair(self, fault: Violation) -> None:
         """Make the group follow the source data."""
@@ -122,16 +130,32 @@ class NotificationInspector:
         if match is not None:
             await self._recorder.recheck_group(*match.parts)
 
-    async def _is_wrong(self, name: str, id: str) -> bool:
-        """Whether a group differs from unchanged source data while no event waits."""
-        wrong = await self._wrong_actors(name, id)
-        for _ in range(READS - 1):
-            if not wrong or not await self._wait_until_caught_up():
-                return False
-            wrong &= await self._wrong_actors(name, id)
-        return bool(wrong)
+    async def _groups(self) -> AsyncIterator[list[GroupKey]]:
+        for node in self._valkey.primaries():
+            async for page in scan_pages(node, "SCAN", match=NOTIFICATION_ACTORS("*", "*"), type="zset"):
+                matches = [CATALOGUE.match(key) for key in page]
+                found = [match.parts for match in matches if match is not None and match.key is NOTIFICATION_ACTORS]
+                yield [(name, id) for name, id in found]
 
-    async def _wrong_actors(self, name: str, id: str) -> set[tuple[str, int, int | None]]:
+    async def _confirmed(self, suspects: dict[GroupKey, Actors]) -> list[Violation]:
+        """Return the groups that still differ from unchanged source data while no event waits. All wait together."""
+        for _ in range(READS - 1):
+            if not suspects or not await self._wait_until_caught_up():
+                return []
+            again = await self._wrong(list(suspects))
+            suspects = {group: wrong for group, actors in again.items() if (wrong := actors & suspects[group])}
+        family = NOTIFICATION_ACTORS.pattern
+        return [Violation(family, "source", NOTIFICATION_ACTORS(name, id), id, _SAYS, _REPAIR) for name, id in suspects]
+
+    async def _wrong(self, groups: Sequence[GroupKey]) -> dict[GroupKey, Actors]:
+        """Return the groups with actors that differ from the source data, and those actors."""
+        wrong: dict[GroupKey, Actors] = {}
+        for batch in chunks(groups, BATCH):
+            actors = await asyncio.gather(*(self._wrong_actors(*group) for group in batch))
+            wrong |= {group: found for group, found in zip(batch, actors, strict=True) if found}
+        return wrong
+
+    async def _wrong_actors(self, name: str, id: str) -> Actors:
         """Return actors with the stored and the real time, where they differ.
 
         A group whose subject cannot be seen is not wrong: it is not shown, and removed when its owner reads the list.
@@ -152,11 +176,12 @@ class NotificationInspector:
         """Wait until all events have been handled; False if that takes too long."""
         for _ in range(round(MAX_WAIT_SECONDS / PAUSE_SECONDS)):
             await asyncio.sleep(PAUSE_SECONDS)
-            if await self._has_caught_up():
+            if await self.has_caught_up():
                 return True
         return False
 
-    async def _has_caught_up(self) -> bool:
+    async def has_caught_up(self) -> bool:
+        """Whether all events have been handled."""
         streams = {source.stream for source in self._recorder.sources}
         return all([await self._events.has_caught_up(stream, GROUP) for stream in streams])
 
