@@ -209,9 +209,10 @@ command('record', function(keys, args)
   local name, about, changed, touched, is_missing = args[1], args[2], 0, {}, false
   opened = {}
   local groups, stored = read_groups(name, about)
-  local accepts = accepted(keys, name, about)
+  local accepts -- false if there is no such user; read for an actor who is present
   for i = 4, #args, 3 do
     local at = tonumber(args[i + 1])
+    if at and accepts == nil then accepts = accepted(keys, name, about) or false end
     if accepts or not at then
       local found = set_actor(accepts, name, about, groups, args[i], at, args[i + 2] == '1')
       if next(found) then changed = changed + 1 else is_missing = is_missing or not at end
