@@ -40,7 +40,7 @@ SCROLLED_TABLES = """() => [...document.querySelectorAll(".scroll")]
 def excess_widths(page: Page) -> list[str]:
     """The widths at which a page is too wide for its window. 640 px are 1,280 px at a zoom of 200%."""
     found = []
-    for width in (768, 640, 380):
+    for width in (1024, 768, 640, 380):
         page.set_viewport_size({"width": width, "height": 800})
         excess = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         found += [f"{excess} px too wide for {width} px"] if excess else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -44,6 +45,11 @@ def test_the_first_view_of_explore_is_small_and_does_not_move(windows: Windows) 
     fonts = [size for url, size in sizes.items() if url.endswith(".woff2")]
     assert len(fonts) == 2
     assert window.page.evaluate(LAYOUT_SHIFTS) == []
+    window.page.set_viewport_size({"width": 1024, "height": 768})
+    posts, sidebar = (window.page.locator(f".page > {each}").bounding_box() for each in ("main", ".sidebar"))
+    assert posts is not None
+    assert sidebar is not None
+    assert posts["width"] > 1.5 * sidebar["width"], "posts are wider than what is beside them"
 
 
 def test_an_event_does_not_move_when_its_script_starts(windows: Windows, plaza: BrowserCommunity) -> None:
@@ -52,6 +58,9 @@ def test_an_event_does_not_move_when_its_script_starts(windows: Windows, plaza: 
     page.goto("/app/events/harvest")
     expect(page.locator("#watching")).to_have_text("1")
     assert page.evaluate(LAYOUT_SHIFTS) == []
+    page.goto("/app/events")
+    expect(page.locator(".list time")).to_have_text(re.compile("CEST|GMT"))
+    assert page.evaluate(LAYOUT_SHIFTS) == [], "nothing follows the time in its line"
 
 
 def transferred(response: Response) -> bytes:
