@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from sqlalchemy import text as sql_text
 from sqlalchemy.dialects import sqlite
 
@@ -126,6 +128,16 @@ async def test_a_changed_document_is_found_by_its_new_words_only(sql: Sql) -> No
     assert await found(index, "other") == set()
     assert await index.names.by_prefix(TAGS, "", 10) == []
     assert await index.names.similar(TAGS, "twoo") == []
+
+
+async def test_everything_but_a_weight_misleads(sql: Sql) -> None:
+    index = SearchIndex(sql)
+    right = SearchDocument(["lake"], "ana", ("blue",), created_ms=5, weight=1)
+    await index.write("posts", {"1": right})
+    assert await index.misleading("posts", {"1": structs.replace(right, weight=2)}) == []
+    others: list[dict[str, Any]] = [{"texts": ["wood"]}, {"author": "Ana"}, {"tags": ("red",)}, {"created_ms": 6}]
+    for other in others:
+        assert await index.misleading("posts", {"1": structs.replace(right, **other)}) == ["1"], other
 
 
 async def test_odd_texts_of_other_services_are_indexed_as_far_as_columns_allow(sql: Sql) -> None:

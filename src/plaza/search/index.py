@@ -253,14 +253,16 @@ class SearchIndex:
         return {row.key: row for row in await self._sql.fetch_all(_BY_KEYS, kind=kind, keys=list(keys))}
 
     async def misleading(self, kind: str, documents: Mapping[str, SearchDocument | None]) -> list[str]:
-        """Return the keys that are missing, indexed although they are None, or found by other words, tags or names.
+        """Return the keys that are missing, indexed although they are None, or indexed with anything but other weights.
 
-        A weight may be a little behind.
+        A weight may be behind: a bookmark, for example, is private and has no event.
         """
         wanted = await index_rows(kind, documents)
         stored = await self.stored(kind, list(wanted))
         renamed = await self._renamed(kind, wanted, documents)
-        return [key for key, row in wanted.items() if key in renamed or not _is_found_alike(row, stored.get(key))]
+        return [
+            key for key, row in wanted.items() if key in renamed or not _is_stored(row, stored.get(key), but="weight")
+        ]
 
     async def _renamed(
         self, kind: str, wanted: Collection[str], documents: Mapping[str, SearchDocument | None]
@@ -394,17 +396,11 @@ def _changes(wanted: Mapping[str, dict[str, Any] | None], stored: Mapping[str, R
     return [key for key, row in wanted.items() if not _is_stored(row, stored.get(key))]
 
 
-def _is_stored(row: dict[str, Any] | None, stored: Row[Any] | None) -> bool:
+def _is_stored(row: dict[str, Any] | None, stored: Row[Any] | None, *, but: str = "") -> bool:
+    """Whether a row is stored as it is, but for one column if that is named."""
     if row is None or stored is None:
         return row is None and stored is None
-    found = stored._mapping
-    return all(found[name] == value for name, value in row.items())
-
-
-def _is_found_alike(row: dict[str, Any] | None, stored: Row[Any] | None) -> bool:
-    if row is None or stored is None:
-        return row is None and stored is None
-    return bool(row["terms"] == stored.terms)
+    return all(stored._mapping[name] == value for name, value in row.items() if name != but)
 
 
 def _tag_changes(
