@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -96,6 +97,29 @@ async def test_a_wrong_value_is_reported_once(
     await inspector.repair(violation)
     assert await redis_client.hget(USER_CONTRIBUTION(), "ben") == "1,0,0,0,0"
     assert await violations(inspector.inspect()) == []
+
+
+async def test_the_audit_pauses_for_all_wrong_values_together(
+    services: ChallengeServices, inspector: ChallengesInspector, redis_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failover thousands may be wrong."""
+    id = await services.joined(ANA, BEN)
+    for user in (ANA, BEN):
+        await services.track(user, id)
+    await services.daily_job.run()
+    for user in (ANA, BEN):
+        await redis_client.hset(USER_CONTRIBUTION(), user.name, "2,0,0,0,0")
+    pauses, sleep = 0, asyncio.sleep
+
+    async def counted(seconds: float) -> None:
+        nonlocal pauses
+        pauses += seconds == invariants.PAUSE_SECONDS
+        await sleep(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", counted)
+    monkeypatch.setattr(invariants, "BATCH", 1)
+    assert {violation.member for violation in await violations(inspector.inspect())} == {"ana", "ben"}
+    assert pauses == invariants.READS - 1
 
 
 async def test_an_odd_preference_does_not_stop_recommendations(services: ChallengeServices, redis_client: Any) -> None:

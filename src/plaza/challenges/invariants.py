@@ -35,6 +35,7 @@ from plaza.challenges.tables import (
     pool_condition,
 )
 from plaza.core.invariants import Violation
+from plaza.core.sequences import chunks
 from plaza.core.valkey import ReplyError, scan_pages
 
 # How often a difference must be seen, and the pause in between: longer than a busy process takes from SQL to Valkey.
@@ -42,6 +43,7 @@ READS = 6
 PAUSE_SECONDS = 0.5
 
 Values = Mapping[str, Any]
+Difference = tuple[Any, Any]  # the expected and the stored value
 
 
 class ProjectionCheck(Protocol):
@@ -281,13 +283,12 @@ class ChallengesInspector:
         async for violation in self._check_job(last_run):
             yield violation
         for check in self._checks.values():
-            reported: set[str] = set()  # an id that SQL and Valkey both have comes twice
+            suspects: dict[str, Difference] = {}
             try:
                 async for ids in check.pages():
-                    for violation in await self._differences(check, ids, last_run):
-                        if violation.member not in reported:
-                            reported.add(violation.member)
-                            yield violation
+                    suspects |= await self._differing(check, ids)
+                for violation in await self._confirmed(check, suspects, last_run):
+                    yield violation
             except ReplyError:
                 continue  # a key of another type, which the audit reports by itself
 
@@ -331,16 +332,24 @@ class ChallengesInspector:
         elif name == "tracking":
             await self._projections.contributions.update([row.username for row in rows])
 
-    async def _differences(self, check: ProjectionCheck, ids: Sequence[str], last_run: JobState) -> list[Violation]:
-        wrong = list(ids)
-        for attempt in range(READS):
-            if not wrong:
+    async def _differing(self, check: ProjectionCheck, ids: Sequence[str]) -> dict[str, Difference]:
+        expected, stored = await check.compare(ids) if ids else ({}, {})
+        both = {id: (expected.get(id), stored.get(id)) for id in ids}
+        return {id: (sql, valkey) for id, (sql, valkey) in both.items() if sql != valkey}
+
+    async def _confirmed(
+        self, check: ProjectionCheck, suspects: dict[str, Difference], last_run: JobState
+    ) -> list[Violation]:
+        """Return the differences that persist. All are read again after the same pauses: a failover causes many."""
+        for _ in range(READS - 1):
+            if not suspects:
                 return []
-            if attempt:
-                await asyncio.sleep(PAUSE_SECONDS)
-                wrong = sorted(set(wrong) - await check.pending(wrong, last_run))
-            expected, stored = await check.compare(wrong) if wrong else ({}, {})
-            wrong = [id for id in wrong if expected.get(id) != stored.get(id)]
+            await asyncio.sleep(PAUSE_SECONDS)
+            again: dict[str, Difference] = {}
+            for ids in chunks(sorted(suspects), BATCH):
+                pending = await check.pending(ids, last_run)
+                again |= await self._differing(check, [id for id in ids if id not in pending])
+            suspects = again
         if self._projections.today() != last_run.day:
             return []  # a new day has begun meanwhile
         return [
@@ -349,10 +358,10 @@ class ChallengesInspector:
                 "record",
                 check.family,
                 id,
-                f"is {stored.get(id)} for {id}, but the SQL tables give {expected.get(id)}",
+                f"is {stored} for {id}, but the SQL tables give {expected}",
                 f"{check.name} {id}",
             )
-            for id in wrong
+            for id, (expected, stored) in suspects.items()
         ]
 
     async def _check_job(self, last_run: JobState) -> AsyncIterator[Violation]:
