@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 import structlog
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from plaza.app import Plaza, running
 from plaza.core import otlp
@@ -18,7 +21,7 @@ from plaza.core.errors import SettingError
 from plaza.core.functions import Functions
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.leases import JOBS, Lease, Leases
-from plaza.core.otlp import OtlpSink
+from plaza.core.otlp import OtlpSink, encode
 from plaza.core.settings import Settings
 from plaza.core.sql_tracing import summarize
 from plaza.core.telemetry import configure_logs
@@ -173,6 +176,39 @@ async def test_the_collector_gets_the_headers_and_names_of_the_environment(colle
     assert collector.resource["service.name"] == "community"
     assert collector.resource["deployment.environment.name"] == "test"
     assert collector.spans[0].is_error
+
+
+def test_an_encoded_span_has_all_its_fields() -> None:
+    """Of texts longer than 127 bytes too, whose length takes two bytes."""
+    ids = {"trace_id": 2**127 + 1, "span_id": 2**63 + 1}
+    attributes: dict[str, str | int] = {
+        "plaza.request_id": "r" * 200,
+        "http.route": "/posts",
+        "http.response.status_code": 503,
+    }
+    root = FinishedSpan(
+        "GET " + "x" * 300,
+        "server",
+        **ids,
+        parent_id=0,
+        started_ns=7,
+        ended_ns=2**60,
+        attributes=attributes,
+        error="503",
+    )
+    child = FinishedSpan("GET", "client", **ids, parent_id=2**63 + 2, started_ns=8, ended_ns=9, attributes={}, error="")
+    resource = Resource(attributes=[KeyValue(key="service.name", value=AnyValue(string_value="plaza"))])
+    (group,) = ExportTraceServiceRequest.FromString(encode([root, child], resource)).resource_spans
+    (scope,) = group.scope_spans
+    assert (group.resource, scope.scope.name) == (resource, "plaza")
+    for span, read in zip((root, child), scope.spans, strict=True):
+        parent = span.parent_id.to_bytes(8, "big") if span.parent_id else b""
+        assert (read.name, read.parent_span_id) == (span.name, parent)
+        assert (int.from_bytes(read.trace_id, "big"), int.from_bytes(read.span_id, "big")) == tuple(ids.values())
+        assert (read.start_time_unix_nano, read.end_time_unix_nano) == (span.started_ns, span.ended_ns)
+        found = {each.key: each.value.string_value or each.value.int_value for each in read.attributes}
+        assert found == {**span.attributes, **({"error.type": span.error} if span.error else {})}
+        assert (read.kind, read.status.code) == ((2, 2) if span is root else (3, 0))
 
 
 async def test_a_job_and_its_calls_are_a_trace(server: Server, spans: SpanList) -> None:

@@ -1,7 +1,7 @@
 """Sends spans to an OpenTelemetry collector by OTLP over HTTP. Import it only if `PLAZA_OTLP_ENDPOINT` is set.
 
-Spans are encoded with OpenTelemetry's own message types and sent in batches, in the event loop. Its SDK would take
-three times as much CPU, and a thread that competes with requests for the interpreter.
+Spans are encoded with the help of OpenTelemetry's message types and sent in batches, in the event loop. Its SDK would
+take ten times as much CPU, and a thread that competes with requests for the interpreter.
 
 If the collector does not respond, spans are dropped: at most `QUEUE_SPANS` wait.
 """
@@ -16,23 +16,23 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
+from struct import Struct
 from typing import Final
 from urllib.parse import unquote
 
 import aiohttp
 import structlog
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
-from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from plaza import __version__
-from plaza.core.tracing import Attributes, FinishedSpan
+from plaza.core.tracing import Attributes, FinishedSpan, SpanKind
 
 TRACES_PATH: Final = "/v1/traces"
 QUEUE_SPANS: Final = 8192
-# Encoding a batch takes about 2 ms, in which no request is served.
-BATCH_SPANS: Final = 256
+# Encoding a batch takes about 0.7 ms, in which no request is served.
+BATCH_SPANS: Final = 512
 DELAY_SECONDS: Final = 2.0
 TIMEOUT_SECONDS: Final = 5.0
 
@@ -117,37 +117,62 @@ _PROTOBUF: Final = "application/x-protobuf"
 
 
 def encode(spans: Sequence[FinishedSpan], resource: Resource) -> bytes:
-    """Return the body of a request. About 10 µs per span."""
-    scope_spans = ScopeSpans(scope=_SCOPE, spans=map(_span, spans))
-    request = ExportTraceServiceRequest(resource_spans=[ResourceSpans(resource=resource, scope_spans=[scope_spans])])
-    return bytes(request.SerializeToString())
+    """Return the body of a request, an `ExportTraceServiceRequest`. About 2 µs per span.
+
+    OpenTelemetry's message types encode what spans share, once. A message for each span would take three times as long.
+    """
+    scope_spans = _field(b"\x0a", _SCOPE) + b"".join([_field(b"\x12", _span(span)) for span in spans])
+    resource_spans = _field(b"\x0a", resource.SerializeToString()) + _field(b"\x12", scope_spans)
+    return _field(b"\x0a", resource_spans)
 
 
-_SCOPE: Final = InstrumentationScope(name="plaza", version=__version__)
+_SCOPE: Final = InstrumentationScope(name="plaza", version=__version__).SerializeToString()
+# The fields of a `Span` that differ, each after its tag: trace_id, span_id, start and end; and parent_span_id.
+_IDS: Final = Struct("<2s16s2s8scQcQ")
+_PARENT: Final = b"\x22\x08"
+# The only attribute that no two spans share.
+_REQUEST_ID: Final = "plaza.request_id"
 
 
-def _span(span: FinishedSpan) -> Span:
-    attributes = _attributes(span.attributes)
-    if span.error:
-        attributes.append(_attribute("error.type", span.error))
-    return Span(
-        name=span.name,
-        kind=_KINDS[span.kind],
-        trace_id=span.trace_id.to_bytes(16, "big"),
-        span_id=span.span_id.to_bytes(8, "big"),
-        parent_span_id=span.parent_id.to_bytes(8, "big") if span.parent_id else b"",
-        start_time_unix_nano=span.started_ns,
-        end_time_unix_nano=span.ended_ns,
-        attributes=attributes,
-        status=_FAILED if span.error else None,
-    )
+def _span(span: FinishedSpan) -> bytes:
+    trace_id, span_id = span.trace_id.to_bytes(16, "big"), span.span_id.to_bytes(8, "big")
+    ids = _IDS.pack(b"\x0a\x10", trace_id, b"\x12\x08", span_id, b"\x39", span.started_ns, b"\x41", span.ended_ns)
+    if span.parent_id:
+        ids += _PARENT + span.parent_id.to_bytes(8, "big")
+    if _REQUEST_ID not in span.attributes:
+        return ids + _shared(span.name, span.kind, span.error, tuple(span.attributes.items()))
+    others = tuple([pair for pair in span.attributes.items() if pair[0] != _REQUEST_ID])
+    text = _field(b"\x0a", str(span.attributes[_REQUEST_ID]).encode())
+    own = _field(b"\x4a", _REQUEST_ID_KEY + _field(b"\x12", text))
+    return ids + own + _shared(span.name, span.kind, span.error, others)
+
+
+@lru_cache(4096)
+def _shared(name: str, kind: SpanKind, error: str, attributes: tuple[tuple[str, str | int], ...]) -> bytes:
+    """Return the fields of a `Span` that many have, encoded. Encoded messages that follow each other are one."""
+    found = _attributes(dict(attributes))
+    if error:
+        found.append(_attribute("error.type", error))
+    status = _FAILED if error else None
+    return bytes(Span(name=name, kind=_KINDS[kind], attributes=found, status=status).SerializeToString())
+
+
+def _field(tag: bytes, content: bytes) -> bytes:
+    """Return a field of a message: its tag, the length of its content in groups of seven bits, and the content."""
+    length, left = b"", len(content)
+    while left > 0x7F:
+        length += bytes((left & 0x7F | 0x80,))
+        left >>= 7
+    return tag + length + bytes((left,)) + content
+
+
+_REQUEST_ID_KEY: Final = _field(b"\x0a", _REQUEST_ID.encode())
 
 
 def _attributes(attributes: Attributes) -> list[KeyValue]:
     return [_attribute(name, value) for name, value in attributes.items()]
 
 
-@lru_cache(4096)
 def _attribute(name: str, value: str | int) -> KeyValue:
     text_or_number = AnyValue(string_value=value) if isinstance(value, str) else AnyValue(int_value=value)
     return KeyValue(key=name, value=text_or_number)
