@@ -102,6 +102,18 @@ async def test_with_zero_days_voting_never_closes(
     assert (await Articles(articles.functions, clock, 0).vote(ben, article.id, "up")).votes == 2
 
 
+async def test_votes_that_another_service_wrote_as_no_integer_are_counted(
+    articles: Articles, post: Post, ben: Actor, redis_client: Any
+) -> None:
+    article = await post()
+    for odd in ("99999999999999999999", "007", "-0", "1.5"):
+        await redis_client.hset(ARTICLE(article.id), "votes", odd)
+        assert (await articles.read(None, article.id)).votes == 1, odd
+        assert (await articles.vote(ben, article.id, "up")).votes == 2, odd
+        assert (await stored_votes(redis_client, article.id))[2] == 2, odd
+        assert (await articles.vote(ben, article.id, None)).votes == 1, odd
+
+
 async def test_a_user_found_in_both_sets_is_an_upvoter(
     articles: Articles, post: Post, ben: Actor, redis_client: Any
 ) -> None:

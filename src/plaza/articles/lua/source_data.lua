@@ -21,9 +21,9 @@ local function parse_seconds(time)
   return nil
 end
 
--- The `votes` of an article; the difference of the vote sets if the field is missing or not an integer.
+-- The `votes` of an article; the difference of the vote sets if the field is missing or not an integer that HINCRBY takes.
 local function votes_of(votes, up, down)
-  if votes and votes:match('^-?%d+$') then return votes end
+  if votes and #votes <= 16 and (votes == '0' or votes:match('^-?[1-9]%d*$')) then return votes end
   return text(redis.call('SCARD', up) - redis.call('SCARD', down))
 end
 
