@@ -217,6 +217,7 @@ def _paths(checkout: RevisionServer) -> dict[str, tuple[bytes, Iterable[bytes]]]
         "like and unlike": (ok, toggle(f"/posts/{checkout.posts[5]}/like")),
         "like many posts": (ok, likes),
         "read a post": (ok, [request("GET", f"/posts/{post}", b"") for post in checkout.posts[:50]]),
+        "read a post, signed in": (ok, each_user("GET", f"/posts/{checkout.posts[5]}")),
         "explore": (ok, [request("GET", "/feed/explore", b"")]),
         "explore, one item": (ok, [request("GET", "/feed/explore?limit=1", b"")]),
         "explore, signed in": (ok, each_user("GET", "/feed/explore")),
@@ -256,7 +257,7 @@ def _cost(checkout: RevisionServer, name: str, expect: bytes, requests: Iterable
 
 def compare(mine: RevisionServer, other: RevisionServer, wanted: Sequence[str]) -> None:
     """Print the CPU per request of both, in turns, and the median ratio."""
-    print(f"{'path':20}{'service + Valkey, µs':>22}{'other':>12}{'ratio':>8}")
+    print(f"{'path':24}{'service + Valkey, µs':>22}{'other':>12}{'ratio':>8}")
     others = _paths(other)
     for name, (expect, requests) in _paths(mine).items():
         if wanted and name not in wanted:
@@ -269,7 +270,7 @@ def compare(mine: RevisionServer, other: RevisionServer, wanted: Sequence[str]) 
         (own, own_valkey), (theirs, their_valkey) = (
             [statistics.median(part) for part in zip(*column, strict=True)] for column in zip(*costs, strict=True)
         )
-        print(f"{name:20}{own:13.0f} + {own_valkey:<6.0f}{theirs:6.0f} + {their_valkey:<4.0f}{ratio:6.2f}", flush=True)
+        print(f"{name:24}{own:13.0f} + {own_valkey:<6.0f}{theirs:6.0f} + {their_valkey:<4.0f}{ratio:6.2f}", flush=True)
 
 
 def compare_revisions(revision: str, wanted: Sequence[str]) -> None:

@@ -8,12 +8,14 @@ from collections import Counter
 from collections.abc import Awaitable
 from typing import Any
 
+import msgspec
 import pytest
 
 from plaza.core.auth import Actor
-from plaza.core.paging import Page
+from plaza.core.paging import Page, encodable
 from plaza.social import home_feed as home_module
 from plaza.social import keys as k
+from plaza.social.model import FeedItem
 from tests.social.conftest import ADMIN, Social, trips
 
 
@@ -92,6 +94,35 @@ async def test_a_new_post_shows_on_the_next_read_whether_pushed_or_not(social: S
     second = await social.post(bob)
     await social.jobs.update_home_feeds()
     assert await read_all_pages(social, ana) == [second.id, first.id]
+
+
+async def test_a_cached_home_feed_shows_each_change_of_another_service(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any
+) -> None:
+    cat = await social.create_user("cat")
+    for author in (bob, cat):
+        await social.relations.follow(ana, author.name)
+    first = await social.post(bob)
+    social.clock.advance(seconds=1)
+    second = await social.post(cat)
+
+    async def read_often() -> list[FeedItem]:
+        pages = [(await social.home.page(ana, Page())).items for _ in range(3)]
+        assert pages[0] == pages[-1]
+        assert msgspec.json.encode(encodable(pages[-1])) == msgspec.json.encode(list(pages[0]))
+        return pages[0]
+
+    assert [item.post.id for item in await read_often()] == [second.id, first.id]
+    await redis_client.hset(k.USER("bob"), "bio", "sails")
+    assert [item.user and item.user.bio for item in await read_often()] == ["", "sails"]
+    await redis_client.sadd(k.POST_LIKES(first.id), "ana")
+    assert [item.post.isLiked for item in await read_often()] == [False, True]
+    await redis_client.hset(k.POST(second.id), "content", "changed")
+    assert [item.post.content for item in await read_often()][:1] == ["changed"]
+    await redis_client.srem(k.USER_FOLLOWING("ana"), "cat")
+    assert [item.post.id for item in await read_often()] == [first.id]
+    await redis_client.zadd(k.USER_MUTED("ana"), {"bob": 1})
+    assert await read_often() == []
 
 
 async def test_a_post_of_a_process_whose_clock_is_slightly_behind_is_not_missed(

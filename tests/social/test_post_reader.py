@@ -96,6 +96,7 @@ async def test_another_process_shows_every_change_at_the_next_read(
                 is_shown = await redis_client.exists(POST(id)) and not await redis_client.hexists(POST(id), "banned")
                 assert (found is not None) == bool(is_shown)
                 assert found is None or found == await read_item(redis_client, viewer, found)
+                assert await reader.single(viewer, id) == (found and found.post)
                 post = await reader.single(None, id)
                 stored = await redis_client.hgetall(POST(id))
                 assert post == (post_from_hash(stored, id, liked=False, bookmarked=False) if is_shown else None)
@@ -130,10 +131,12 @@ async def test_a_single_post_shows_a_change_whose_invalidation_is_not_read_yet(
             assert (await social.posts.get(viewer, post.id)).content == f"for {viewer}"
         await social.posts.get(bob, post.id)
         blocking.sadd(f"{POST(post.id)}:likes", "bob")
-        assert (await social.posts.get(bob, post.id)).isLiked
+        for _ in range(2):  # read, and then cached
+            assert (await social.posts.get(bob, post.id)).isLiked
         blocking.zadd(f"{USER('bob')}:blocked", {"ana": 1})
-        with pytest.raises(NotFound):
-            await social.posts.get(bob, post.id)
+        for _ in range(2):
+            with pytest.raises(NotFound):
+                await social.posts.get(bob, post.id)
 
 
 async def test_a_profile_shows_a_change_whose_invalidation_is_not_read_yet(
@@ -150,8 +153,9 @@ async def test_a_profile_shows_a_change_whose_invalidation_is_not_read_yet(
         assert (await social.users.get(ana, "ana")).email == "ana@example.org"
         blocking.zadd(f"{USER('ana')}:blocked", {"bob": 1})
         blocking.zadd(f"{USER('bob')}:blocked_by", {"ana": 1})
-        with pytest.raises(NotFound):
-            await social.users.get(bob, "ana")
+        for _ in range(2):
+            with pytest.raises(NotFound):
+                await social.users.get(bob, "ana")
         assert (await social.users.get(None, "ana")).id == "ana"
         blocking.delete(USER("ana"))
         with pytest.raises(NotFound):

@@ -23,7 +23,7 @@ from plaza.core.number_parsing import parse_int
 from plaza.core.paging import EncodedItems, Position, list_checksum
 from plaza.core.sequences import chunks, pairs
 from plaza.core.tracking_cache import TrackingCache
-from plaza.social.keys import EXPLORE_FEED, POST, POST_LIKES, USER, USER_FOLLOWING, USER_MUTED
+from plaza.social.keys import EXPLORE_FEED, POST, POST_LIKES, USER, USER_BOOKMARKED, USER_FOLLOWING, USER_MUTED
 from plaza.social.known_pages import KnownPages
 from plaza.social.model import POST_FIELDS, PUBLIC_FIELDS, FeedItem, Post, User, post_from_values, public_user
 from plaza.social.read_view import Command, Members, Question, ReadView, ViewerMarks, hidden_authors, hiding_keys
@@ -70,12 +70,28 @@ class PostReader:
 
     async def single(self, viewer: Actor | None, id: str) -> Post | None:
         """Return a post, None for one that is deleted, banned or hidden. One round trip; two on a cluster."""
-        if viewer is None and self.posts.get(POST(id)) is not None:
+        if self._cached_post(viewer, id) is not None:
             await self.receive_invalidations()
-            if (cached := self.posts.get(POST(id))) is not None:
-                return None if cached.post.banned else cached.post
+            if (post := self._cached_post(viewer, id)) is not None:
+                return post
         (item,) = await self.items(ReadView(viewer, users=False, feed=False), [id], listed=False)
         return None if item is None else item.post
+
+    def _cached_post(self, viewer: Actor | None, id: str) -> Post | None:
+        """Return a post with the viewer's flags if what is cached shows that it is visible."""
+        cached = self.posts.get(POST(id))
+        if cached is None or cached.post.banned:
+            return None
+        post, likes = cached.post, cached.likes
+        if viewer is None:
+            return post
+        *hiding, bookmarks = (self.lists.get(key) for key in (*hiding_keys(viewer), USER_BOOKMARKED(viewer.name)))
+        if not (is_short(likes) and is_short(bookmarks) and all(map(is_short, hiding))):
+            return None
+        if any(post.user_id in (users or ()) for users in hiding):
+            return None
+        is_liked, is_bookmarked = viewer.name in (likes or ()), id in (bookmarks or ())
+        return _with_flags(post, is_liked, is_bookmarked) if is_liked or is_bookmarked else post
 
     async def items(self, view: ReadView, ids: Sequence[str], *, listed: bool = True) -> list[FeedItem | None]:
         """Return posts for a viewer, None for one that is deleted, banned or hidden.
