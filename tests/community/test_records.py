@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from plaza.community.records import in_thread_order
+from plaza.community.shop_records import shop_part
+from plaza.core.sql import Sql
 
 
 def test_a_reply_comes_after_its_parent_whatever_their_times_and_ids() -> None:
@@ -16,3 +18,13 @@ def test_a_reply_comes_after_its_parent_whatever_their_times_and_ids() -> None:
     }
     assert in_thread_order(comments) == ["f", "c", "b", "a", "e", "d"]
     assert sorted(in_thread_order({"x": (1, "y"), "y": (1, "x")})) == ["x", "y"], "a cycle ends"
+
+
+async def test_prices_and_totals_are_those_that_the_shop_takes(sql: Sql) -> None:
+    shop = shop_part(sql)
+    item = {"id": 1, "name": "Cup", "description": "", "price": "99999999999.00", "qty": 1}
+    (refused,) = await shop.apply("item", [item])
+    assert (refused.status, refused.field) == ("error", "price"), "no route would show it"
+    order = {"id": 1, "buyer": "user:ana", "created_ms": 1, "total": "9999999999999.90"}
+    (created,) = await shop.apply("order", [order])
+    assert created.status == "created", created

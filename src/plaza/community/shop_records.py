@@ -16,7 +16,9 @@ from plaza.shop.tables import ITEMS, LINES, ORDERS, STOCK_CHANGES
 from plaza.social.model import Millis
 
 SHOP_KINDS: Final = ("item", "order", "order_line", "stock_change")
-PriceText = Annotated[str, Meta(pattern=r"^\d{1,12}\.\d{2}$")]
+# As many digits as the shop takes of a price, and as an order of the largest cart has.
+PriceText = Annotated[str, Meta(pattern=r"^[0-9]{1,10}\.[0-9]{2}$")]
+TotalText = Annotated[str, Meta(pattern=r"^[0-9]{1,16}\.[0-9]{2}$")]
 Quantity = Annotated[int, Meta(ge=0)]
 
 
@@ -35,7 +37,7 @@ class _OrderRecord(msgspec.Struct, forbid_unknown_fields=True):
     id: RowId
     buyer: Annotated[str, Meta(max_length=60)]
     created_ms: Millis
-    total: PriceText
+    total: TotalText
     currency: Annotated[str, Meta(pattern="^[A-Z]{3}$")] | None = None
     state: OrderState = "placed"
     note: str | None = None
