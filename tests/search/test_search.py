@@ -156,6 +156,24 @@ async def test_the_end_of_a_page_does_not_tell_of_hidden_authors(community: Sear
     assert page["pagination"] == {"limit": 1, "count": 1, "next_cursor": None}
 
 
+async def test_later_pages_leave_out_who_is_hidden_meanwhile(community: SearchCommunity) -> None:
+    await community.sync(
+        "users", *({"username": name} for name in ("ana", "ben")), {"username": "root", "role": "admin"}
+    )
+    for n in range(9):
+        article = {"title": "Lakes", "link": f"https://lakes.example/{n}"}
+        await community.request("POST", "/articles", "ben" if n % 2 else "ana", article, 201)
+    await community.index()
+    more, authors = "", list[list[str]]()
+    for number in range(4):  # the first stores nothing, the second a snapshot, which the others read
+        if number == 2:
+            await community.request("PUT", "/users/ben/suspension", "root")
+        page = await community.request("GET", f"/search?q=lakes&type=articles&limit=2{more}")
+        authors.append([hit["author"] for hit in page["articles"]])
+        more = f"&cursor={page['pagination']['next_cursor']}"
+    assert [set(each) for each in authors] == [{"ana", "ben"}, {"ana", "ben"}, {"ana"}, {"ana"}]
+
+
 async def test_what_a_viewer_may_not_see_is_not_found(garden_community: SearchCommunity) -> None:
     await garden_community.request("POST", "/users/ben/block", "ana")
     assert await garden_community.find("roses", "ana") == {}
