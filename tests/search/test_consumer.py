@@ -231,6 +231,32 @@ async def test_the_audit_finds_and_repairs_a_wrong_index(followed: SearchCommuni
     assert "search_document" not in {family for family, _ in findings}, "posts are read by their own keys"
 
 
+async def test_the_audit_waits_for_all_documents_together(
+    followed: SearchCommunity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failover many may differ."""
+    await register(followed, "ana")
+    await until_caught_up(followed.plaza)
+    for number in range(4):
+        document = SearchDocument(["A quiet wood"])
+        await SearchIndex(followed.plaza.core.sql).write("posts", {f"no-such-post-{number}": document})
+    pauses, sleep = 0, asyncio.sleep
+
+    async def counted(seconds: float) -> None:
+        nonlocal pauses
+        pauses += seconds == invariants.PAUSE_SECONDS
+        await sleep(seconds)
+
+    monkeypatch.setattr(invariants, "BATCH", 1)
+    monkeypatch.setattr(invariants, "PAUSE_SECONDS", 0.0625)  # nothing else sleeps so long
+    auditor = followed.plaza.get(Audits).auditor
+    (inspector,) = [each for each in auditor.inspectors if isinstance(each, SearchInspector)]
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio, "sleep", counted)
+        assert len([violation async for violation in inspector.inspect()]) == 4
+    assert pauses < 4 * (invariants.READS - 1), "those of one document, or some more if an event waits"
+
+
 async def test_the_audit_compares_the_index_also_if_a_domain_is_off(server: Server, tmp_path: Path) -> None:
     async with plaza_at(server, tmp_path, selected_domains(DOMAINS, ["social", "search"])) as plaza, working(plaza):
         async with client_of(plaza.app) as client:

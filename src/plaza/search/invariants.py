@@ -10,6 +10,7 @@ from typing import Final
 from plaza.core.events import Events
 from plaza.core.invariants import Violation
 from plaza.core.search_source import SearchDocument
+from plaza.core.sequences import chunks
 from plaza.core.valkey import ReplyError, damaged_keys_as_absent
 from plaza.search.indexer import Indexer
 from plaza.search.jobs import GROUP
@@ -60,16 +61,16 @@ class SearchInspector:
 
     async def _differing(self, kind: str, share: float) -> AsyncIterator[tuple[str, str]]:
         """Yield each key of a sample whose document differs, once, and how."""
-        found: set[str] = set()
-        async for keys in self._keys(kind):
-            for key in await self._outdated(kind, _sample(keys, share)):
-                found.add(key)
-                yield key, "is missing or differs from its source"
-        last = ""
-        while indexed := await self._indexer.index.keys_after(kind, last, BATCH):
-            last = indexed[-1]
-            for key in await self._outdated(kind, [key for key in _sample(indexed, share) if key not in found]):
-                yield key, "is of something that no longer exists or has changed"
+        existing = [key async for keys in self._keys(kind) for key in _sample(keys, share)]
+        found = await self._outdated(kind, existing)
+        for key in sorted(found):
+            yield key, "is missing or differs from its source"
+        indexed, last = list[str](), ""
+        while keys := await self._indexer.index.keys_after(kind, last, BATCH):
+            last = keys[-1]
+            indexed += _sample(keys, share)
+        for key in sorted(await self._outdated(kind, [key for key in indexed if key not in found])):
+            yield key, "is of something that no longer exists or has changed"
 
     async def _keys(self, kind: str) -> AsyncIterator[Sequence[str]]:
         try:
@@ -90,19 +91,19 @@ class SearchInspector:
         else:
             await self._indexer.repair(fault.key, [fault.member])
 
-    async def _outdated(self, kind: str, keys: Sequence[str]) -> list[str]:
-        """Return the keys whose documents differ from an unchanged source while no event waits."""
-        suspects: dict[str, SearchDocument | None] = {}
+    async def _outdated(self, kind: str, keys: Iterable[str]) -> set[str]:
+        """Return the keys whose documents differ from an unchanged source while no event waits. All wait together."""
+        keys, suspects = set(keys), dict[str, SearchDocument | None]()
         for attempt in range(READS):
-            if not keys:
-                return []
-            if attempt and not await self._wait_until_caught_up():
-                return []
-            documents = await self._indexer.documents(kind, keys)
-            differing = await self._indexer.misleading(kind, documents)
-            keys = [key for key in differing if not attempt or documents[key] == suspects[key]]
-            suspects = {key: documents[key] for key in keys}
-        return list(keys)
+            if not keys or (attempt and not await self._wait_until_caught_up()):
+                return set()
+            differing: dict[str, SearchDocument | None] = {}
+            for batch in chunks(sorted(keys), BATCH):
+                documents = await self._indexer.documents(kind, batch)
+                differing |= {key: documents[key] for key in await self._indexer.misleading(kind, documents)}
+            keys = {key for key, document in differing.items() if not attempt or document == suspects[key]}
+            suspects = differing
+        return keys
 
     async def _has_started(self) -> bool:
         """Whether a worker has followed events. Without one, the index is not filled yet, and waiting is useless."""
