@@ -156,13 +156,16 @@ def test_the_embedded_valkey_is_backed_up_beside_its_server(tmp_path: Path) -> N
 async def test_a_restore_goes_back_from_a_newer_release(
     plaza: Plaza, directory: BackupDirectory, settings: Settings, server: Server
 ) -> None:
-    await BackupRun(plaza, directory).run()
+    snapshot = await BackupRun(plaza, directory).run()
     with closing(sqlite3.connect(settings.data_dir / "plaza.sqlite")) as sql, sql:
         sql.execute("UPDATE alembic_version SET version_num = 'shop_9999' WHERE version_num LIKE 'shop_%'")
     with server.redis_client() as client:
         name = f"plaza_social_g{GENERATION + 1}_00000000"
         client.function_load(f"#!lua name={name}\nserver.register_function('f', function() return 1 end)")
+    await BackupStorm(plaza).add_picture()
     assert (await RestoreRun(settings, directory).run(replaces=True)).audit.clean
+    stored = {str(path.relative_to(settings.data_dir / "media")) for path in (settings.data_dir / "media").rglob("*.*")}
+    assert stored == {file.path for file in await directory.media_files(snapshot)}, "no later picture is left"
 
 
 async def test_a_restore_leaves_tables_of_other_services_in_postgresql_alone(

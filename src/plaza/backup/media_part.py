@@ -76,10 +76,12 @@ async def is_empty(store: MediaStore) -> bool:
 
 
 async def load_files(files: list[MediaFile], chunks: ChunkStore, store: MediaStore, on_bytes: OnBytes) -> None:
-    """Write the files of a backup to a store."""
+    """Write the files of a backup to a store, and delete all others."""
     for file in files:
         await store.put(file.path, await chunks.read_all(file.stream))
         on_bytes(file.stream.bytes)
+    kept = {file.path for file in files}
+    await store.delete([file.path async for page in store.list() for file in page if file.path not in kept])
 
 
 async def delete_pictures(sql: Sql, paths: tuple[str, ...]) -> None:
