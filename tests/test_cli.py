@@ -117,10 +117,11 @@ def test_errors_are_one_sentence(
     monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
     assert refused("users password ana", 1) == "plaza: A password must have 8 to 256 characters.\n"
     assert refused("import nothing.jsonl", 2) == "plaza: nothing.jsonl is not a file.\n"
-    Path("bad.jsonl").write_text('{"type": "user"}\nnonsense\n')
+    Path("bad.jsonl").write_text('{"type": "user"}\nnonsense\n{"type": ["user"]}\n')
     printed = refused("import bad.jsonl", 1)
     assert "line 1: " in printed
     assert "line 2: not JSON" in printed
+    assert "line 3: type: must be one of" in printed
 
 
 @pytest.mark.parametrize(

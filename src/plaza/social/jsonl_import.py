@@ -146,7 +146,7 @@ class JsonlImporter:
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 why = f"not JSON: {error}"
             else:
-                if isinstance(record, dict) and record.get("type") in self.targets:
+                if isinstance(record, dict) and str(record.get("type")) in self.targets:
                     return record
                 why = f"type: must be one of {', '.join(sorted(self.targets))}"
         progress.counts["error"] += 1
