@@ -10,7 +10,8 @@ SERVER_ERROR_STATUS = 500
 
 def start_trace(tracer: Tracer, request: Request) -> None:
     """Start the trace of a request, if it is sampled. A trusted proxy decides that for its requests."""
-    request.usage.trace = tracer.start(request.headers.get("traceparent", ""), follows=request.proxied)
+    traceparent = request.headers.get("traceparent", "")
+    request.usage.trace = tracer.start(traceparent, follows=traceparent != "" and request.proxied)
 
 
 def end_trace(trace: Trace, request: Request, status: int) -> None:
