@@ -160,3 +160,24 @@ def test_a_deleted_post_and_an_unfollowed_user_come_back_with_undo(windows: Wind
     expect(page.get_by_role("button", name="Following")).to_be_visible()
     page.reload()
     expect(page.get_by_role("button", name="Following")).to_be_visible()
+
+
+def test_a_comment_deleted_by_keyboard_stays_hidden_until_undo(windows: Windows, plaza: BrowserCommunity) -> None:
+    post = plaza.request("POST", "/posts", "jonas", content="Who has seeds?")["id"]
+    plaza.request("POST", f"/posts/{post}/comments", "mira", content="I have some")
+    page = windows().sign_in("mira")
+    page.goto(f"/app/posts/{post}")
+    own = page.locator(".comment", has_text="I have some")
+    delete = own.get_by_role("button", name="Delete")
+    delete.focus()
+    for key in ("Shift+Tab", "Tab", "Enter"):
+        page.keyboard.press(key)
+    undo = page.get_by_role("button", name="Undo")
+    expect(undo).to_be_focused()
+    expect(own).to_be_hidden()
+    plaza.request("POST", f"/posts/{post}/comments", "jonas", content="Wonderful")
+    expect(page.locator(".comment", has_text="Wonderful")).to_be_visible()
+    expect(own).to_be_hidden()
+    page.keyboard.press("Enter")
+    expect(own).to_be_visible()
+    expect(delete).to_be_focused()

@@ -124,16 +124,19 @@ function sendLater(form, button) {
     part.hidden = false;
     if (problem) showMessage(problem, true);
   };
-  const undo = undoButton({});
+  // The focus of the keyboard goes to "Undo", which is far from here, and back.
+  const undo = undoButton({}), byKey = button.matches(":focus-visible");
   undo.addEventListener("click", () => {
     removeEventListener("pagehide", sendNow);
     afterMessage = () => {};
     showMessage("");
     keep();
+    if (byKey) button.focus();
   });
   part.hidden = true;
   addEventListener("pagehide", sendNow);
   showMessage(button.dataset.message, false, undo, sendNow);
+  if (byKey) undo.focus();
 }
 
 document.addEventListener("submit", async (event) => {

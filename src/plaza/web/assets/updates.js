@@ -82,10 +82,11 @@ function showComments(count, spreadMs) {
 async function mergeComments() {
   const page = await loadPage(location.pathname + location.search);
   const list = document.getElementById("all-comments");
+  // A hidden comment is being deleted, unless the user takes that back.
   for (const row of page.querySelectorAll("#all-comments > li")) {
     const old = document.getElementById(row.id);
     if (!old) list.append(row);
-    else if (!old.contains(document.activeElement) && old.outerHTML !== row.outerHTML) old.replaceWith(row);
+    else if (!old.hidden && !old.contains(document.activeElement) && old.outerHTML !== row.outerHTML) old.replaceWith(row);
   }
   const heading = page.getElementById("comments");
   if (heading) document.getElementById("comments").textContent = heading.textContent;
