@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from plaza.core.errors import Gone, Invalid
 from plaza.core.functions import Functions
 from plaza.core.keys import SNAPSHOT
 from plaza.core.paging import (
+    EncodedItems,
     Page,
     PageResult,
     Position,
@@ -22,6 +24,7 @@ from plaza.core.paging import (
     Snapshots,
     decode_cursor,
     encode_cursor,
+    fill_page,
     ids_in_sorted_set,
     list_checksum,
     page_by_position,
@@ -152,6 +155,38 @@ async def test_a_page_is_filled_when_items_are_hidden(functions: Functions) -> N
     first = await reader.page(5)
     assert first.items == ["p290", "p280", "p270", "p260", "p250"]
     assert first.items + await reader.rest(5, first.pagination.next_cursor) == [f"p{i:03}" for i in range(290, -1, -10)]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5])
+async def test_pages_are_full_and_complete_also_of_items_that_are_encoded_together(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "FILL_STEP", 4)
+    for is_hidden in itertools.product([False, True], repeat=9):
+        shown = [str(place) for place, hides in enumerate(is_hidden) if not hides]
+        assert await all_encoded_pages(len(is_hidden), set(shown), limit) == shown
+
+
+async def all_encoded_pages(size: int, shown: set[str], limit: int) -> list[str]:
+    """Read a list page by page. Items of which none is hidden are encoded together, as known pages are."""
+
+    async def after(start: int | None, count: int) -> list[tuple[str, int]]:
+        first = 0 if start is None else start + 1
+        return [(str(place), place) for place in range(first, size)[:count]]
+
+    async def load(ids: Sequence[str]) -> list[str | None]:
+        found = [id if id in shown else None for id in ids]
+        return found if None in found else EncodedItems(found)
+
+    read: list[str] = []
+    position: int | None = None
+    while True:
+        items, position = await fill_page(Page(limit), after, position, load)
+        read += items
+        if position is None:
+            assert len(items) <= limit
+            return read
+        assert len(items) == limit
 
 
 async def test_a_page_reads_at_most_a_thousand_ids(functions: Functions) -> None:

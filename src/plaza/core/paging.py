@@ -254,7 +254,8 @@ async def fill_page(
         first = None
         rows, more = rows[:step], len(rows) > step
         items = await load([id for id, _ in rows]) if rows else []
-        if not found and isinstance(items, EncodedItems) and (len(items) == page.limit or not more):
+        is_whole = len(items) == page.limit or (len(items) < page.limit and not more)
+        if is_whole and not found and isinstance(items, EncodedItems):
             return items, rows[-1][1] if more else None
         for index, item in enumerate(items):
             position = rows[index][1]
