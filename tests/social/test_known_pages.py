@@ -119,3 +119,9 @@ async def test_a_page_that_hidden_posts_leave_room_in_keeps_its_limit(
         first = await social.feeds.explore(reader, Page(limit=limit))
         assert (len(first.items), first.pagination.count) == (limit, limit)
         assert (first.pagination.next_cursor is None) == (limit == 10)
+
+
+async def test_the_search_for_an_unknown_tag_finds_nothing_each_time(social: Social, ana: Actor) -> None:
+    for _ in range(4):
+        (found,) = await social.feeds.top_posts(ana, "nosuchtag", 5)
+        assert (found.hashtag, found.posts) == ("nosuchtag", [])

@@ -107,6 +107,8 @@ class PostReader:
         return found
 
     async def _read_posts(self, view: ReadView, ids: Sequence[str], listed: bool) -> list[FeedItem | None]:
+        if not ids:
+            return []
         if self.valkey.clustered:
             return await self._from_cluster(view, ids)
         # Each home feed has its own pages.
