@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 
 from plaza.core.auth import Actor
+from plaza.core.event_streams import all_streams
 from plaza.core.paging import Page
+from plaza.core.valkey import ReplyError
 from plaza.social import home_feed_updates
 from plaza.social import keys as k
 from plaza.social.credentials import Credentials
-from plaza.social.model import RANKED_MS, NewComment, PostEdit, Profile
+from plaza.social.model import RANKED_MS, NewComment, NewPost, PostEdit, Profile
+from tests.event_reader import read_events
 from tests.social.conftest import ADMIN, Social
 
 
@@ -480,3 +484,27 @@ async def test_a_suspension_of_an_earlier_release_stays_and_is_moved_by_a_repair
     assert await credentials.actor("ana") is None
     await social.users.suspend(ADMIN, "ana", on=False)
     assert await credentials.actor("ana") is not None
+
+
+@pytest.mark.parametrize("list_key", [k.EXPLORE_FEED, lambda: k.HASHTAG_RANKED("tea"), lambda: k.USER_POSTS("ana")])
+async def test_a_post_has_its_event_although_a_list_that_has_it_has_the_wrong_type(
+    social: Social, ana: Actor, redis_client: Any, list_key: Callable[[], str]
+) -> None:
+    await redis_client.set(list_key(), "another type")
+    operation = "5f0c1d1e-0000-4000-8000-000000000001"
+    with pytest.raises(ReplyError, match="WRONGTYPE"):
+        await social.posts.create(ana, NewPost("#tea"), operation)
+    again = await social.posts.create(ana, NewPost("#tea"), operation)
+    events = [event for event in await read_events(redis_client, "social") if event.type == "post.created"]
+    assert [event.subject for event in events] == [again.id]
+
+
+async def test_a_post_without_an_event_is_not_created(social: Social, ana: Actor, redis_client: Any) -> None:
+    if social.valkey.clustered:
+        return  # where the event is queued beside the post
+    (stream,) = all_streams("social")
+    await redis_client.set(stream.key, "another type")
+    with pytest.raises(ReplyError, match="WRONGTYPE"):
+        await social.post(ana, "#tea")
+    assert await redis_client.keys("post:*") == []
+    assert not await redis_client.exists(k.EXPLORE_FEED(), k.USER_POSTS("ana"))

@@ -132,6 +132,8 @@ local function write_post(post, user, args, imported)
     if not role and not exists(user) then fail('no_profile', 'You have no profile. Register first.') end
     style, count = {text(version_from(author, version)), avatar, display_name, role}, posts
   end
+  -- Before all else: a key of the wrong type may end this at any write, and a later run finds the post and does nothing.
+  emit_post('post.created', id, author, imported and 'import')
   redis.call('HSET', post, 'id', id, 'user_id', author, 'username', author, 'content', content, 'created_at', created,
     'hashtags', tags, 'likesCount', 0, 'commentsCount', 0, 'bookmarksCount', 0, 'user_version', style[1] or 0,
     'avatar', style[2] or '', 'display_name', style[3] or '', 'user_role', style[4] or 'user')
@@ -149,7 +151,6 @@ local function write_post(post, user, args, imported)
     project_lists(id, state.tags, at)
     project('authored', id, author)
   end
-  emit_post('post.created', id, author, imported and 'import')
   return {style[2] or '', style[3] or '', style[4] or 'user'}
 end
 
