@@ -105,6 +105,15 @@ async def test_a_repeated_create_creates_one_row_although_valkey_lost_its_key(cl
     assert (await client.create("/challenges", "a-key", new))["id"] != first["id"]
 
 
+async def test_a_repeated_create_of_a_challenge_that_was_deleted_says_so(client: RepeatingClient) -> None:
+    new = {"title": "Run", "category": 1, "is_public": True, "duration": 21}
+    challenge = await client.create("/challenges", "a-key", new)
+    await client.http.delete(f"/challenges/{challenge['id']}", headers=client.ana)
+    client.lose_keys()
+    again = await client.http.post("/challenges", json=new, headers={"Idempotency-Key": "a-key", **client.ana})
+    assert (again.status_code, again.json()["code"]) == (404, "not_found")
+
+
 async def test_a_repeated_checkout_orders_once_although_valkey_lost_the_first(client: RepeatingClient) -> None:
     new = {"name": "Tea", "description": "Green", "price": "2.50", "qty": 5}
     item = (await client.create("/shop/items", "tea", new))["id"]

@@ -61,6 +61,7 @@ from plaza.challenges.reminders import ChallengeReminders
 from plaza.challenges.service import Challenges
 from plaza.challenges.tracking import ChallengeTracking
 from plaza.core.auth import Actor
+from plaza.core.errors import NotFound
 from plaza.core.http.access import ADMIN, AUTHENTICATED, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.routes import Routes
@@ -77,6 +78,7 @@ route = Routes("challenges", about="Challenges in five categories, and posts of 
     access=USER,
     status=201,
     idempotent=True,
+    raises=[NotFound],
     example={"title": "Thirty runs", "category": 1, "is_public": True, "duration": 30, "unit": "km"},
 )
 async def create_challenge(actor: Actor, body: NewChallenge, request: Request, challenges: Challenges) -> Challenge:

@@ -47,7 +47,7 @@ from plaza.challenges.tables import CHALLENGE, DELETE_LOG, INVITATION, MEMBER, T
 from plaza.core.async_engine import AsyncConnection
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
-from plaza.core.errors import Forbidden, Invalid
+from plaza.core.errors import Forbidden, Invalid, NotFound
 from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
 from plaza.core.sql_events import add_events
@@ -96,7 +96,9 @@ class Challenges:
             created, is_new = await insert_once(self._sql, tx, CHALLENGE, values, operation)
             if is_new:
                 await add_events(tx, STREAM, [ChallengeCreated(created.id, actor.name)], now)
-            row = (await tx.execute(_BY_IDS, {"ids": [created.id]})).one()
+            row = (await tx.execute(_BY_IDS, {"ids": [created.id]})).one_or_none()
+            if row is None:
+                raise NotFound("This challenge was deleted. Create another one with a new Idempotency-Key.")
         await self._projections.update_challenges([row.id])
         return challenge_from_row(row)
 
