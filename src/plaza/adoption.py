@@ -17,6 +17,6 @@ async def adopt(plaza: Plaza, on_progress: OnProgress = lambda report: None) -> 
     audits = plaza.get(Audits)
     report = await audits.run(ADOPT, on_progress)
     if IndexRebuild in plaza.services:
-        await plaza.get(IndexRebuild).run()
+        await plaza.get(IndexRebuild).run_or_resume()
     await audits.auditor.checkpoints.clear()
     return report

@@ -24,6 +24,6 @@ def _rebuild(given: argparse.Namespace) -> int:
     from plaza.search.rebuild import IndexRebuild
 
     with ProgressLine() as line:
-        indexed = with_plaza_logged(lambda plaza: plaza.get(IndexRebuild).run(line.advance), "search rebuild")
+        indexed = with_plaza_logged(lambda plaza: plaza.get(IndexRebuild).run_or_resume(line.advance), "search rebuild")
     print("Indexed " + ", ".join(f"{count:,} {kind}" for kind, count in indexed.items()) + ".")
     return 0

@@ -1,8 +1,8 @@
-"""Rebuilds the index from source data, beside a running server. An interrupted rebuild goes on where it stopped."""
+"""Rebuilds the index from source data, beside a running server."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 from sqlalchemy import delete, select
@@ -20,6 +20,11 @@ RESUME_MS: Final = 3_600_000
 
 # Gets the name of a step, the number of keys that were processed, and how many keys the step has.
 Show = Callable[[str, int, int], None]
+# Gets a kind and the last key that was processed.
+Save = Callable[[str, str], Awaitable[None]]
+
+
+def _show_nothing(step: str, done: int, total: int) -> None: ...
 
 
 class IndexRebuild:
@@ -30,37 +35,42 @@ class IndexRebuild:
         self._indexer = indexer
         self._clock = clock
 
-    async def run(
-        self, show: Show = lambda step, done, total: None, only: Collection[str] | None = None
-    ) -> dict[str, int]:
-        """Index all objects, or those of some kinds, and remove from the index what no longer exists.
+    async def run(self, only: Collection[str] | None = None) -> None:
+        """Index all objects, or those of some kinds, and remove from the index what no longer exists."""
+        for kind in self._indexer.sources:
+            if only is None or kind in only:
+                await self._rebuild_kind(kind)
 
-        Returns the documents by kind.
+    async def run_or_resume(self, show: Show = _show_nothing) -> dict[str, int]:
+        """Do the same for all kinds, or go on where the last call was interrupted. Returns the documents by kind.
+
+        It skips what has changed in the part that was done before: it is not for what must be repaired completely.
         """
-        kinds = [kind for kind in self._indexer.sources if only is None or kind in only]
         positions = await self._positions()
-        for kind in kinds:
+        for kind in self._indexer.sources:
             after, is_done = positions.get(kind, ("", False))
             if not is_done:
-                await self._rebuild_kind(kind, after, show)
+                await self._rebuild_kind(kind, after, show, self._save)
+                await self._save(kind, "", done=True)
         async with self._sql.begin() as tx:
-            await tx.execute(delete(SEARCH_REBUILD).where(SEARCH_REBUILD.c.kind.in_(kinds)))
-        return {kind: await self._indexer.index.count(kind) for kind in kinds}
+            await tx.execute(delete(SEARCH_REBUILD))
+        return {kind: await self._indexer.index.count(kind) for kind in self._indexer.sources}
 
-    async def _rebuild_kind(self, kind: str, after: str, show: Show) -> None:
+    async def _rebuild_kind(
+        self, kind: str, after: str = "", show: Show = _show_nothing, save: Save | None = None
+    ) -> None:
         source = self._indexer.sources[kind]
         total = await source.count(after)
         async for keys in source.all_keys(after):
             await self._indexer.repair(kind, keys)
-            if fitting := [key for key in keys if fits_column(key)]:
-                await self._save(kind, fitting[-1])
+            if save is not None and (fitting := [key for key in keys if fits_column(key)]):
+                await save(kind, fitting[-1])
             show(kind, len(keys), total)
         last, total = "", await self._indexer.index.count(kind)
         while keys := await self._indexer.index.keys_after(kind, last, CHECK_BATCH):
             await self._indexer.repair(kind, keys)
             last = keys[-1]
             show(f"check {kind}", len(keys), total)
-        await self._save(kind, last, done=True)
 
     async def _positions(self) -> dict[str, tuple[str, bool]]:
         """Return the last key of each kind, and whether the kind is complete, if a rebuild was just interrupted."""
