@@ -8,8 +8,10 @@ from plaza.accounts.model import LogQuery
 from plaza.accounts.security_log import SqlSecurityLog
 from plaza.app import Plaza
 from plaza.core.auth import API
+from plaza.core.paging import Page
 from plaza.reports.model import ReportsQuery
 from plaza.reports.service import Reports
+from plaza.social.feeds import Feeds
 from plaza.social.posts import Posts
 from plaza.social.users import Users
 from tests.pages.conftest import PageClient
@@ -102,3 +104,27 @@ async def test_the_queue_shows_each_thing_and_what_was_done_with_it(plaza: Plaza
         one = (await ben.get("/app/operator/reports?subject=user&id=ana")).text
         assert ("A user" in one, ">suspended<" in one, "Suspend user…" in one) == (True, True, False)
         assert "No reports here." in (await ben.get("/app/operator/reports?subject=user&id=ben")).text
+
+
+async def test_an_admin_who_blocks_the_author_still_moderates(plaza: Plaza, ana: PageClient, url: str) -> None:
+    async with PageClient(url) as ben:
+        await ben.sign_up("ben")
+        await plaza.get(Users).set_role(API, "ben", "admin")
+        posts = [(await ana.submit("/app/posts", content=f"Bell {n}", next="")).headers["location"] for n in (1, 2)]
+        await ben.submit("/app/report", subject="post", id=posts[0].rpartition("/")[2], reason="Advertising")
+        await ben.submit("/app/people/ana/block", on="1")
+        assert (await ben.get(posts[0])).status_code == 404, "the block hides the post"
+        queue = (await ben.get("/app/operator/reports")).text
+        assert ("Bell 1" in queue, "Ban…" in queue, "It is gone." in queue) == (True, True, False)
+        (number,) = re.findall(r'id="report-(\d+)"', queue)
+        path = f"/app/operator/reports/{number}"
+        assert "“Bell 1”" in (await ben.get(f"{path}/remove")).text
+        for action in ("ban", "delete"):
+            assert "“Bell 2”" in (await ben.get(f"{posts[1]}/{action}")).text
+        assert (await ben.submit(path, page=f"{path}/remove")).status_code == 303
+        for post, action in zip(posts, ("ban", "delete"), strict=True):
+            done = await ben.submit(f"{post}/{action}", page=f"{post}/{action}", next="/app")
+            assert done.status_code == 303, done.text
+        (banned,) = (await plaza.get(Feeds).banned(Page())).items
+        assert banned.content == "Bell 1"
+        assert (await ana.get(posts[1])).status_code == 404

@@ -8,11 +8,13 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 from markupsafe import Markup
 
+from plaza.core.auth import API
 from plaza.core.errors import Conflict, Invalid, NotFound
 from plaza.core.http.access import ADMIN, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page
+from plaza.core.report_source import ReportedThing
 from plaza.reports.model import NewReport, Report, ReportChange, ReportId, ReportsQuery, Subject
 from plaza.reports.service import Reports
 from plaza.social.feeds import Feeds
@@ -31,7 +33,6 @@ from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
 from plaza.web.rendering import tabs
 from plaza.web.text_html import next_page_link, truncate_text
-from plaza.web.visitors import Visitor
 
 page = PageRoutes()
 
@@ -116,7 +117,7 @@ async def queue(
         "author": author,
         "thing": thing,
         "kind": kind,
-        "entries": [await _entry(visitor, reports, report) for report in found.items],
+        "entries": [await _entry(reports, report) for report in found.items],
         "more": next_page_link(path, found.pagination),
     }
     return operator_page(request, site, visitor, "operator-reports.html", TAB, **context)
@@ -150,10 +151,15 @@ async def banned_posts(
     return operator_page(request, site, visitor, "operator-banned-posts.html", TAB, **context)
 
 
-async def _entry(visitor: Visitor, reports: Reports, report: Report) -> dict[str, Any]:
-    thing = await reports.find_thing(visitor.require_user(), report.subject, report.subject_id)
+async def _entry(reports: Reports, report: Report) -> dict[str, Any]:
+    thing = await _find_reported(reports, report)
     text = "" if thing is None else truncate_text(thing.text, MAX_TEXT_CHARACTERS)
     return {"report": report, "thing": thing, "text": text, "removal": reports.removal(report)}
+
+
+async def _find_reported(reports: Reports, report: Report) -> ReportedThing | None:
+    """Return what was reported, also if the admin who works on it blocks its author; None if it is gone."""
+    return await reports.find_thing(API, report.subject, report.subject_id)
 
 
 @page.get("/operator/reports/{id}/{action}", access=ADMIN)
@@ -161,9 +167,8 @@ async def confirm_action(
     request: Request, site: PageResponses, id: ReportId, action: DestructiveAction, reports: Reports
 ) -> Response[str]:
     """Show what a removal or a suspension does, before it is done."""
-    visitor = await site.visitors.from_request(request)
     found = await reports.get(id)
-    thing = await reports.find_thing(visitor.require_user(), found.subject, found.subject_id)
+    thing = await _find_reported(reports, found)
     quote = quoted(thing.text if thing else "")
     closes = f"The report is resolved, with your note. Its reason: “{truncate_text(found.reason, MAX_TEXT_CHARACTERS)}”"
     if action == "suspend":
