@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from plaza.app import Plaza
 from plaza.core.auth import API
 from plaza.live.heartbeats import LiveService
+from plaza.live.model import EventDeclaration
 from plaza.shop.items import Items
 from plaza.shop.model import NewItem
 from plaza.social.users import Users
@@ -39,12 +41,29 @@ async def test_an_operator_declares_and_edits_an_event_without_typing_an_id(plaz
     assert f'href="{place}"' in page
     assert 'value="2027-01-02T18:30"' in page
     await admin.submit(place, page=place, title="The fair", starts="", description="")
-    assert (await plaza.get(LiveService).get_event(event)).title == "The fair"
+    edited = await plaza.get(LiveService).get_event(event)
+    assert (edited.title, edited.starts_at, edited.description) == ("The fair", None, None), "all but the title emptied"
     refused = await admin.submit(LIVE, page=LIVE, title="x" * 501)
     assert (refused.status_code, "Title must have at most 500 characters." in refused.text) == (422, True)
     for starts in ("tomorrow", "0001-01-01T00:00", "9999-12-31T23:59", "2027-01-02T18:30+05:00"):
         refused = await admin.submit(LIVE, page=LIVE, title="Fair", starts=starts)
         assert (refused.status_code, "Use a date and a time in UTC" in refused.text) == (422, True), starts
+
+
+async def test_an_operator_changes_only_what_they_edited_of_an_event(plaza: Plaza, admin: PageClient) -> None:
+    live = plaza.get(LiveService)
+    old = {"title": "The fiar", "description": "Music.\r\nFood."}
+    await live.declare("fair", msgspec.convert({**old, "starts_at": 1_798_914_612_345}, EventDeclaration))
+    place = f"{LIVE}?event=fair"
+    shown = {**old, "starts": "2027-01-02T18:30", "sessions": ""}
+    late = {**await admin.hidden_fields(place, place.replace("&", "&amp;")), **shown, "title": "The fair"}
+    await live.declare("fair", EventDeclaration(starts_at=1_800_000_000_000, description="Cancelled."))
+    refused = await admin.post(place, data={**late, "title": ""})
+    assert (refused.status_code, "Title is required." in refused.text) == (422, True)
+    assert 'value="2027-01-15T08:00"' in refused.text, "what another operator has changed is shown"
+    assert (await admin.post(place, data=late)).status_code == 303
+    edited = await live.get_event("fair")
+    assert (edited.title, edited.starts_at, edited.description) == ("The fair", 1_800_000_000_000, "Cancelled.")
 
 
 async def test_an_undeclared_event_with_viewers_is_listed_and_can_be_declared(plaza: Plaza, admin: PageClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from html import unescape
 
@@ -152,6 +153,13 @@ async def test_pictures_of_an_item_are_added_ordered_and_removed(plaza: Plaza, a
     id = item.rpartition("/")[2]
     await admin.submit(f"/app/shop/cart/{id}", page=f"/app/shop/items/{id}", qty="1")
     assert f"/media/{first}/" in (await admin.get("/app/shop/cart")).text
+    forms = [await admin.hidden_fields(item) for _ in range(2)]
+    sent = (
+        admin.post(f"{item}/pictures", data=form, files=[("file", ("b.png", picture(seed=n), "image/png"))])
+        for n, form in enumerate(forms, 3)
+    )
+    assert [added.status_code for added in await asyncio.gather(*sent)] == [303, 303]
+    assert len(re.findall(PICTURE, (await admin.get(item)).text)) == 3, "two operators at the same time"
     too_many = [("file", (f"{n}.png", picture(), "image/png")) for n in range(4)]
     refused = await admin.post(f"{item}/pictures", data=await admin.hidden_fields(item), files=too_many)
     assert (refused.status_code, "at most 4 pictures" in refused.text) == (422, True)

@@ -17,6 +17,7 @@ from plaza.core.settings import Settings
 from plaza.social.users import Users
 from plaza.webhooks.deliveries import Deliveries
 from plaza.webhooks.endpoints import Webhooks
+from plaza.webhooks.model import WebhookChange
 from tests.databases import with_tables
 from tests.pages.conftest import PageClient
 from tests.servers import Server
@@ -124,6 +125,14 @@ async def test_an_operator_edits_a_webhook(plaza: Plaza, admin: PageClient) -> N
         refused = await admin.submit(path, page=path, **{**form, field: given})
         assert (refused.status_code, problem in refused.text) == (422, True), field
         assert f'value="{given}"' in refused.text
+    late = {**await admin.hidden_fields(path, path), **form, "types": "order.* user.followed", "description": "Billing"}
+    await plaza.get(Webhooks).change(webhook.id, WebhookChange(url="https://example.org/newer", types=["*"]))
+    refused = await admin.post(path, data={**late, "include_imports": "1", "description": "x" * 201})
+    assert 'value="https://example.org/newer"' in refused.text, "what another operator has changed is shown"
+    await admin.post(path, data={**late, "include_imports": "1"})
+    changed = await plaza.get(Webhooks).get(webhook.id)
+    assert (changed.url, changed.types) == ("https://example.org/newer", ["*"]), "only what was edited is changed"
+    assert (changed.description, changed.include_imports) == ("Billing", True)
     await admin.submit(path, page=path, **form)
     assert not (await plaza.get(Webhooks).get(webhook.id)).include_imports
     assert (await admin.submit(f"{LIST}/{'0' * 16}", page=path, **form)).status_code == 404

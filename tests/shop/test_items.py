@@ -54,6 +54,8 @@ async def test_an_item_changes_only_if_it_is_as_expected(shop: Shop, create_item
     with pytest.raises(ItemChanged) as refused:
         await shop.items.change(item.id, ItemChange(price="22", expected=ExpectedItem(name="Other", price="19.90")))
     assert refused.value.extra["fields"] == ["name", "price"]
+    with pytest.raises(ItemChanged, match="media"):
+        await shop.items.change(item.id, ItemChange(price="22", expected=ExpectedItem(media=["another"])))
     assert (await shop.items.read(item.id)).price == changed.price
 
 

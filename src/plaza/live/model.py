@@ -29,6 +29,8 @@ MAX_GROUPS_PER_HEARTBEAT: Final = 20
 MAX_SESSIONS: Final = 1_000
 # The fields of `<event>#Event#Info` that an admin declares.
 DECLARED_FIELDS: Final = ("title", "starts_at", "description")
+# The start of an event whose start was removed.
+NO_START: Final = 0
 MAX_PLACES: Final = 10_000
 # Any viewer can create sessions and places of an undeclared event, so it has lower limits.
 MAX_UNDECLARED_SESSIONS: Final = 50
@@ -153,7 +155,9 @@ class EventDeclaration(Struct, forbid_unknown_fields=True):
     title: Annotated[str, Meta(max_length=500, pattern=PLAIN_LINE)] | None = None
     sessions: Annotated[list[SessionId], Meta(max_length=MAX_SESSIONS)] = []
     groups: Annotated[list[Id], Meta(max_length=MAX_CLAIMED_GROUPS, description="Groups that viewers can claim.")] = []
-    starts_at: Annotated[UnixMs, Meta(description="When it starts, Unix milliseconds.")] | None = None
+    starts_at: Annotated[UnixMs, Meta(description="When it starts, Unix milliseconds; 0 removes the time.")] | None = (
+        None
+    )
     description: (
         Annotated[str, Meta(max_length=5_000, pattern=PLAIN_TEXT, description="What viewers can expect.")] | None
     ) = None

@@ -120,6 +120,7 @@ class ExpectedItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str | UnsetType = UNSET
     description: str | UnsetType = UNSET
     price: Price | UnsetType = UNSET
+    media: ItemMedia | UnsetType = UNSET
 
 
 class ItemChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -149,7 +150,9 @@ class ItemChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.expected is UNSET:
             return []
         seen, wanted, now = (_comparable(texts) for texts in (asdict(self.expected), asdict(self), row))
-        return [name for name, text in seen.items() if now[name] not in (text, wanted.get(name))]
+        if "media" in row:
+            now["media"] = [picture["id"] for picture in row["media"]]
+        return [name for name, value in seen.items() if now.get(name, []) not in (value, wanted.get(name))]
 
 
 def _comparable(texts: Mapping[str, Any]) -> dict[str, Sequence[str]]:
@@ -159,7 +162,8 @@ def _comparable(texts: Mapping[str, Any]) -> dict[str, Sequence[str]]:
     }
     if "price" in found:
         found["price"] = price_text(hundredths(found["price"]))
-    return {name: text.splitlines() for name, text in found.items()}
+    lines: dict[str, Sequence[str]] = {name: text.splitlines() for name, text in found.items()}
+    return lines | ({"media": texts["media"]} if isinstance(texts.get("media"), list) else {})
 
 
 class Item(msgspec.Struct, frozen=True):

@@ -18,6 +18,9 @@ T = TypeVar("T")
 MAX_FIELDS: Final = 50
 # Hidden fields of every form: the CSRF token, the path to continue at, and an id that is new for every form.
 CSRF, NEXT, FORM_ID = "csrf", "next", "once"
+# A form of operators also has each text as it was shown, so that only what was edited is changed, and nothing that
+# another operator has changed meanwhile.
+SEEN: Final = "seen_"
 
 # The labels of the fields on their pages.
 LABELS: Final = {
@@ -87,6 +90,11 @@ def read_form(body: bytes, kind: type[T], **values: Any) -> T:
 def given_fields(body: bytes, *names: str) -> dict[str, str]:
     """Return the fields of a form that may be emptied, for `read_form`."""
     return {name: value for name, value in parse_form(body).items() if name in names}
+
+
+def edited_fields(given: Mapping[str, str], *names: str) -> dict[str, str]:
+    """Return the fields of a form that are not as the form showed them."""
+    return {name: given[name] for name in names if name in given and given[name] != given.get(SEEN + name, "")}
 
 
 def json_field(fields: Mapping[str, str], name: str, kind: type[T]) -> T:

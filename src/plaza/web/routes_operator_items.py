@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +18,17 @@ from plaza.core.http.responses import Response
 from plaza.media.uploads import Uploads
 from plaza.shop.item_desk import ItemDesk
 from plaza.shop.items import Items
-from plaza.shop.model import MAX_PICTURES, AllItemsQuery, Item, ItemChange, ItemChanged, ItemId, NewItem, StockChange
+from plaza.shop.model import (
+    MAX_PICTURES,
+    AllItemsQuery,
+    ExpectedItem,
+    Item,
+    ItemChange,
+    ItemChanged,
+    ItemId,
+    NewItem,
+    StockChange,
+)
 from plaza.web import attachments, forms
 from plaza.web.operator_navigation import confirmation, filtered_path, operator_page
 from plaza.web.page_responses import PageResponses
@@ -28,10 +40,8 @@ page = PageRoutes()
 PATH: Final = "/app/operator/items"
 TAB: Final = "Items"
 ROWS: Final = 50
-# The texts that operators edit. The form also has each as it was shown, so that only what was edited is changed, and
-# nothing that another operator has changed meanwhile.
+# The texts that operators edit.
 _TEXTS: Final = ("name", "description", "price")
-_SEEN: Final = "seen_"
 _CONFLICT: Final = (
     "Another operator has changed what you edited. Compare the marked texts; saving again replaces theirs."
 )
@@ -105,12 +115,13 @@ async def _item_page(
     found = await desk.read(id)
     given = forms.parse_form(request.body) if error is not None else {}
     saved = {name: getattr(found, name).replace("\r\n", "\n") for name in _TEXTS}  # as browsers send them back
-    changed = {name: text for name, text in given.items() if name in saved and text != given.get(_SEEN + name)}
+    changed = forms.edited_fields(given, *_TEXTS)
+    seen = {name: given.get(forms.SEEN + name) for name in changed}
     context: dict[str, Any] = {
         "item": found,
         "saved": saved,
         "values": saved | changed,
-        "different": [name for name, text in changed.items() if saved[name] not in (text, given.get(_SEEN + name))],
+        "different": [name for name, text in changed.items() if saved[name] not in (text, seen[name])],
         "delta": given.get("delta", ""),
         "pictures": found.media or [],
         "max_pictures": MAX_PICTURES,
@@ -129,10 +140,8 @@ async def change_item(
     """Change an item, withdraw it or bring it back."""
     visitor = await site.visitors.from_request(request)
     given = forms.parse_form(body)
-    fields: dict[str, Any] = {
-        name: given[name] for name in (*_TEXTS, "withdrawn") if name in given and given[name] != given.get(_SEEN + name)
-    }
-    fields["expected"] = {name: given[_SEEN + name] for name in fields if _SEEN + name in given}
+    fields: dict[str, Any] = forms.edited_fields(given, *_TEXTS, "withdrawn")
+    fields["expected"] = {name: given[forms.SEEN + name] for name in fields if forms.SEEN + name in given}
     try:
         await items.change(id, forms.convert_fields(fields, ItemChange), visitor.require_user())
     except (Invalid, ItemChanged) as error:
@@ -184,12 +193,16 @@ async def add_pictures(
     """Upload pictures and add them to an item."""
     visitor = await site.visitors.from_request(request)
     actor, key = visitor.require_user(), site.idempotency_key(request, body)
+    added: list[str] = []
+
+    def with_added(shown: list[str]) -> list[str]:
+        return _limited([*shown, *(each for each in added if each not in shown)])
+
     try:
-        shown = _picture_ids(await desk.read(id))
-        if len(shown) + len(attachments.chosen_files(request)) > MAX_PICTURES:
-            raise Invalid(f"An item has at most {MAX_PICTURES} pictures. Remove one first.", field="media")
-        added = await attachments.attach(request, actor, forms.parse_form(body), uploads, key)
-        await _set_pictures(items, actor, id, [*shown, *(each["id"] for each in added if each["id"] not in shown)])
+        _limited([*_picture_ids(await desk.read(id)), *(file.filename for file in attachments.chosen_files(request))])
+        attached = await attachments.attach(request, actor, forms.parse_form(body), uploads, key)
+        added += [each["id"] for each in attached]
+        await _change_pictures(items, desk, actor, id, with_added)
     except Invalid as error:
         return await _item_page(request, site, desk, id, error)
     return site.form_response(request, visitor, b"", f"{PATH}/{id}")
@@ -223,12 +236,13 @@ async def remove_picture(
     """Remove a picture from an item, or show it first."""
     visitor = await site.visitors.from_request(request)
     given = forms.parse_form(body)
-    shown = _picture_ids(await desk.read(id))
-    chosen = given.get("first") or given.get("picture")
-    others = [each for each in shown if each != chosen]
-    if chosen in shown:
-        kept = [chosen, *others] if "first" in given else others
-        await _set_pictures(items, visitor.require_user(), id, kept)
+    chosen = given.get("first") or given.get("picture", "")
+
+    def kept(shown: list[str]) -> list[str]:
+        others = [each for each in shown if each != chosen]
+        return [chosen, *others] if "first" in given and chosen in shown else others
+
+    await _change_pictures(items, desk, visitor.require_user(), id, kept)
     return site.form_response(request, visitor, b"", f"{PATH}/{id}")
 
 
@@ -236,5 +250,17 @@ def _picture_ids(item: Item) -> list[str]:
     return [] if item.media is UNSET else [picture.id for picture in item.media]
 
 
-async def _set_pictures(items: Items, actor: Actor, id: int, pictures: list[str]) -> None:
-    await items.change(id, ItemChange(media=pictures), actor)
+def _limited(pictures: list[str]) -> list[str]:
+    if len(pictures) > MAX_PICTURES:
+        raise Invalid(f"An item has at most {MAX_PICTURES} pictures. Remove one first.", field="media")
+    return pictures
+
+
+async def _change_pictures(
+    items: Items, desk: ItemDesk, actor: Actor, id: int, change: Callable[[list[str]], list[str]]
+) -> None:
+    """Change which pictures an item has; again if another operator changes them at the same time."""
+    while (wanted := change(shown := _picture_ids(await desk.read(id)))) != shown:
+        with suppress(ItemChanged):
+            await items.change(id, ItemChange(media=wanted, expected=ExpectedItem(media=shown)), actor)
+            return

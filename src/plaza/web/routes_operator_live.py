@@ -18,7 +18,7 @@ from plaza.core.http.access import ADMIN
 from plaza.core.http.request import Request
 from plaza.core.http.responses import EVENTS, Response, ServerSentEvent
 from plaza.live.heartbeats import LiveService
-from plaza.live.model import SLOT_MS, AudienceStatistics, EventDeclaration, EventId, LiveFigures
+from plaza.live.model import NO_START, SLOT_MS, AudienceStatistics, EventDeclaration, EventId, LiveFigures
 from plaza.live.schedule import EventSchedule
 from plaza.live.statistics import AudienceFigures
 from plaza.live.stream import FigureStreams
@@ -34,6 +34,9 @@ page = PageRoutes()
 HISTORY_SLOTS: Final = 72
 # One per second for five minutes. Then the browser reconnects, which checks the session again.
 MAX_UPDATES: Final = 300
+
+# The fields of an event that operators edit.
+_TEXTS: Final = ("title", "starts", "description")
 
 
 @page.get("/operator/live", access=ADMIN)
@@ -66,8 +69,16 @@ async def _live_page(
     context: dict[str, Any] = {"events": events, "event": selected, "title": selected, "now_figures": None}
     context |= {"known": known, "problem": "" if problem is None else problem.detail}
     given = forms.parse_form(request.body) if problem is not None else {}
-    context["given"] = {name: given.get(name, "") for name in ("title", "starts", "description", "sessions")}
-    context["starts"] = _input_time(known.starts_at) if known is not None else ""
+    saved = {"title": selected, "starts": "", "description": ""}
+    if known is not None:
+        # As browsers send them back.
+        description = known.description.replace("\r\n", "\n")
+        saved = {"title": known.title, "starts": _input_time(known.starts_at), "description": description}
+    typed = {"sessions": given.get("sessions", ""), **forms.edited_fields(given, *_TEXTS)}
+    empty = dict.fromkeys((*_TEXTS, "sessions"), "")
+    context["saved"] = saved if known is not None and known.declared else {}
+    context["edited"] = empty | saved | (typed if event else {})
+    context["new"] = empty | ({} if event else typed)
     if selected:
         overview = await figures.overview(selected)
         current = await figures.live(selected)
@@ -85,15 +96,18 @@ def _input_time(ms: int | None) -> str:
 
 
 def _declaration(body: bytes) -> EventDeclaration:
-    """Return what an operator entered. Times are UTC, sessions are separated by commas or lines."""
+    """Return what an operator edited. Times are UTC, sessions are separated by commas or lines."""
     given = forms.parse_form(body)
-    sessions = [each.strip() for each in given.get("sessions", "").replace("\n", ",").split(",") if each.strip()]
-    fields: dict[str, Any] = {"title": given.get("title", "").strip(), "description": given.get("description", "")}
-    fields["sessions"] = sessions
-    if not fields["title"]:
+    given["title"] = given.get("title", "").strip()
+    if not given["title"]:
         raise Invalid("Title is required.", field="title")
-    if given.get("starts"):
-        fields["starts_at"] = _unix_ms(given["starts"])
+    fields: dict[str, Any] = forms.edited_fields(given, *_TEXTS)
+    if "starts" in fields:
+        text = fields.pop("starts")
+        fields["starts_at"] = _unix_ms(text) if text else NO_START
+    fields["sessions"] = [
+        each.strip() for each in given.get("sessions", "").replace("\n", ",").split(",") if each.strip()
+    ]
     return forms.convert_fields(fields, EventDeclaration)
 
 

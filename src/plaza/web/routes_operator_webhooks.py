@@ -92,8 +92,12 @@ async def _webhook_page(
     visitor = await site.visitors.from_request(request)
     context = await _details(webhooks, deliveries, id, cursor)
     webhook = context["webhook"]
-    values = {name: getattr(webhook, name) for name in EMPTY_FORM} | {"types": " ".join(webhook.types)}
-    shown = {"secret": secret, "rotated": rotated, "problem": "", "field": "", "values": values, **refusal, **context}
+    imports = "1" if webhook.include_imports else ""
+    saved = {"url": webhook.url, "description": webhook.description, "include_imports": imports}
+    saved["types"] = " ".join(webhook.types)
+    shown = {"secret": secret, "rotated": rotated, "problem": "", "field": "", **refusal, **context}
+    shown["saved"] = saved
+    shown["values"] = saved | refusal.get("values", {})
     template = "operator-webhook.html"
     return operator_page(request, site, visitor, template, TAB, return_path=f"{PATH}/{id}", status=status, **shown)
 
@@ -104,11 +108,13 @@ async def change_webhook(
 ) -> Response[str]:
     """Change the URL, the event types or the description of a webhook."""
     visitor = await site.visitors.from_request(request)
+    given = {"include_imports": "", **forms.parse_form(body)}  # browsers do not send what is not ticked
+    edited = forms.edited_fields(given, *EMPTY_FORM)
     try:
-        given = {**forms.given_fields(body, "description"), **_types_and_imports(body)}
-        await webhooks.change(id, forms.read_form(body, WebhookChange, **given))
+        converted = {name: value for name, value in _types_and_imports(body).items() if name in edited}
+        await webhooks.change(id, forms.convert_fields({**edited, **converted}, WebhookChange))
     except Invalid as error:
-        refusal = _refusal(body, error)
+        refusal = {**_refusal(body, error), "values": edited}
         return await _webhook_page(request, site, webhooks, deliveries, id, status=error.status, **refusal)
     return site.form_response(request, visitor, b"", f"{PATH}/{id}")
 
