@@ -173,9 +173,9 @@ async def test_an_admin_deletes_a_session_and_a_group(web: Web, redis_client: An
 
 
 async def test_public_pages_show_a_limited_number_of_sessions(
-    functions: Functions, live: LiveService, figures: AudienceFigures
+    functions: Functions, live: LiveService, figures: AudienceFigures, clock: ManualClock
 ) -> None:
     await live.declare("E1", EventDeclaration(sessions=[f"S{i:03}" for i in range(200)]))
-    shown = await EventSchedule(functions.valkey, live, figures).get_event("E1")
+    shown = await EventSchedule(functions.valkey, live, figures, clock).get_event("E1")
     assert shown is not None
     assert (len(shown.sessions), shown.session_count) == (MAX_SESSIONS_SHOWN, 200)

@@ -13,7 +13,9 @@ from plaza.core.settings import Settings
 from plaza.live import keys
 from plaza.live.history import AudienceHistory, ViewingSession
 from plaza.live.last_seen_report import HeartbeatReports, ReportRequest
+from plaza.live.model import EventDeclaration
 from plaza.live.recorder import AudienceRecorder
+from plaza.live.schedule import EventSchedule
 from plaza.live.statistics import AudienceFigures
 from tests.live.conftest import ViewerActions
 from tests.processes import SimulatedCrash
@@ -232,8 +234,6 @@ async def test_an_unlisted_event_is_recorded_before_it_is_purged(
 async def test_a_declared_event_outlives_its_raw_keys(
     viewers: ViewerActions, recorder: AudienceRecorder, clock: ManualClock, started: int
 ) -> None:
-    from plaza.live.model import EventDeclaration
-
     await viewers.live.declare(
         "E1", EventDeclaration("Opening night", ["S1", "S2"], starts_at=started, description="Free.")
     )
@@ -244,6 +244,21 @@ async def test_a_declared_event_outlives_its_raw_keys(
     event = await viewers.live.get_event("E1")
     assert (event.title, event.declared, event.sessions) == ("Opening night", True, ["S1", "S2"])
     assert (event.starts_at, event.description) == (started, "Free.")
+
+
+async def test_an_event_that_was_declared_early_stays_in_the_list_until_it_is_over(
+    viewers: ViewerActions, figures: AudienceFigures, recorder: AudienceRecorder, clock: ManualClock
+) -> None:
+    live = viewers.live
+    schedule = EventSchedule(live._valkey, live, figures, clock)
+    await live.declare("E1", EventDeclaration(starts_at=clock.now_ms() + 45 * DAY_MS))
+    await viewers.beat("ana")
+    await _record_for(recorder, clock, minutes=15)
+    for days, listed in ((31, True), (40, True), (5, False)):
+        clock.advance(days=days)
+        await recorder.purge()
+        assert not await live._valkey.call("EXISTS", keys.EVENT_HEARTBEAT("E1")), "who tried it is purged in time"
+        assert bool(await schedule.list_events()) is listed
 
 
 async def test_a_worker_killed_at_any_step_loses_and_duplicates_nothing(

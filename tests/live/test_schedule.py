@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.live.heartbeats import LiveService
 from plaza.live.model import EventDeclaration
@@ -10,11 +13,13 @@ from plaza.live.statistics import AudienceFigures
 from plaza.live.viewers import ViewerTokens
 from tests.live.conftest import ViewerActions, Web
 
+DAY_MS = 86_400_000
+
 
 async def test_only_declared_events_are_listed_most_viewers_first(
-    functions: Functions, live: LiveService, figures: AudienceFigures, viewers: ViewerActions
+    functions: Functions, live: LiveService, figures: AudienceFigures, viewers: ViewerActions, clock: ManualClock
 ) -> None:
-    schedule = EventSchedule(functions.valkey, live, figures)
+    schedule = EventSchedule(functions.valkey, live, figures, clock)
     for event in ("quiet", "loud"):
         await live.declare(event, EventDeclaration(title=f"A {event} one"))
     await viewers.beat("ana", event="loud")
@@ -30,6 +35,24 @@ async def test_only_declared_events_are_listed_most_viewers_first(
         ("undeclared", 1),
         ("over", 0),
     ]
+
+
+async def test_the_next_events_are_listed_first_and_then_the_latest(
+    functions: Functions,
+    live: LiveService,
+    figures: AudienceFigures,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule, now = EventSchedule(functions.valkey, live, figures, clock), clock.now_ms()
+    starts = {"last week": -7, "next week": 7, "yesterday": -1, "tomorrow": 1}
+    for event, days in starts.items():
+        await live.declare(event, EventDeclaration(starts_at=now + days * DAY_MS))
+    await live.declare("open", EventDeclaration())
+    expected = ["tomorrow", "next week", "open", "yesterday", "last week"]
+    for shown in (5, 1):
+        monkeypatch.setattr("plaza.live.schedule.MAX_EVENTS_SHOWN", shown)
+        assert [event.id for event in await schedule.list_events()] == expected[:shown]
 
 
 def token_of(web: Web, name: str) -> dict[str, str]:

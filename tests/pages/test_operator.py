@@ -292,6 +292,10 @@ async def test_the_audience_page_shows_retention_comparison_quality_and_exports(
 ) -> None:
     live = plaza.get(LiveService)
     await live.declare("night", EventDeclaration("Night", ["<b>stage"]))
+    now = plaza.core.clock.now_ms()
+    await live.declare("noon", EventDeclaration("Matinee", starts_at=now - 1))
+    for number in range(4):
+        await live.declare(f"next {number}", EventDeclaration("Next", starts_at=now + 3_600_000))
     beat = Heartbeat("web", "<b>stage", quality=PlaybackQuality(start_ms=1_000, errors=2))
     await live.beat(Viewer("ben", "198.18.0.1", "DE"), "night", beat)
     assert "/app/operator/live/audience?event=night" in (await admin.get("/app/operator/live?event=night")).text
@@ -304,8 +308,10 @@ async def test_the_audience_page_shows_retention_comparison_quality_and_exports(
         "DE 1 939 939",
         "only counted with PLAZA_LIVE_SOURCES",
         "Left for good by minute No viewer",
+        "Matinee",
     ):
         assert shown in text, shown
+    assert "Next" not in text, "what has not begun is not compared"
     await live.leave(Viewer("ben", "198.18.0.1", "DE"), "night", LeaveRequest("web", "<b>stage"))
     left = (await admin.get("/app/operator/live/audience?event=night")).text
     assert "<title>Minute 0: 1</title>" in left, "a chart shows who left"

@@ -41,7 +41,7 @@ def build(core: Core) -> Parts:
         [
             live,
             history,
-            EventSchedule(core.valkey, live, figures),
+            EventSchedule(core.valkey, live, figures, clock),
             ViewerAuthenticator(core.auth, geo, settings, clock),
             figures,
             viewing_sessions,

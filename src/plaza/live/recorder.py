@@ -188,7 +188,10 @@ class AudienceRecorder:
         return int(await self._functions.run("live_add_place", keys.event_keys(event), event, now, place, session))
 
     async def purge(self) -> int:
-        """Remove the raw keys of events that have been silent for the set time. Returns the number of events."""
+        """Remove the raw keys of events that have been silent for the set time, and list the events no more.
+
+        Returns the number of these events. Those that were declared are listed as long after their start.
+        """
         before = self._clock.now_ms() - self._retention_ms
         silent = await self._valkey.call("ZRANGEBYSCORE", keys.LIVE_EVENTS(), "-inf", f"({before}")
         return sum([await self._purge_event(event, before) for event in silent])
@@ -196,7 +199,9 @@ class AudienceRecorder:
     async def _purge_event(self, event: str, before: int) -> bool:
         if await self._valkey.call("ZSCORE", keys.LIVE_AWAKE(), event) is not None:
             return False  # not everything is in SQL yet
-        declared, awake = await self._valkey.call("HMGET", keys.EVENT_INFO(event), "declared", "awake")
+        declared, awake, starts_at = await self._valkey.call(
+            "HMGET", keys.EVENT_INFO(event), "declared", "awake", "starts_at"
+        )
         if awake:
             # The process that woke the event died before it was listed, as a killed simulation does.
             await self._valkey.call("ZADD", keys.LIVE_AWAKE(), "GT", self._clock.now_ms(), event)
@@ -213,6 +218,8 @@ class AudienceRecorder:
             await self._functions.run("live_purge", names, before, keep)
         except EventNotSilent:
             return False
+        if declared and (to_ms(starts_at) or 0) >= before:
+            return False  # it comes, or has just begun: it stays in the list
         await self._valkey.call("ZREM", keys.LIVE_EVENTS(), event)
         return True
 

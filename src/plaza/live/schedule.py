@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from plaza.core.clock import Clock
 from plaza.core.valkey import Valkey
 from plaza.live import keys
 from plaza.live.heartbeats import LiveService
@@ -34,27 +35,30 @@ class ScheduledEvent(Struct):
 class EventSchedule:
     """Reads declared events."""
 
-    def __init__(self, valkey: Valkey, live: LiveService, figures: AudienceFigures) -> None:
+    def __init__(self, valkey: Valkey, live: LiveService, figures: AudienceFigures, clock: Clock) -> None:
         self._valkey = valkey
         self._live = live
         self._figures = figures
+        self._clock = clock
 
     async def list_events(self) -> list[ScheduledEvent]:
-        """Return the declared events with the most viewers first. Two round trips."""
-        return _by_viewers([event for event in await self._latest_events() if event.declared])
+        """Return the declared events: the most viewers first, what comes next, the latest. Two round trips."""
+        return await self._list(declared=True)
 
     async def list_undeclared(self) -> list[ScheduledEvent]:
         """Return the events that were not declared, the most viewers first, then the latest. Two round trips."""
-        return _by_viewers([event for event in await self._latest_events() if not event.declared])
+        return await self._list(declared=False)
 
     async def get_event(self, event: str) -> ScheduledEvent | None:
         """Return a declared event; None if the event is not declared. One round trip."""
         found = await self._read(event)
         return found if found.declared else None
 
-    async def _latest_events(self) -> list[ScheduledEvent]:
+    async def _list(self, *, declared: bool) -> list[ScheduledEvent]:
         names = await self._valkey.call("ZRANGE", keys.LIVE_EVENTS(), 0, MAX_EVENTS_READ - 1, "REV")
-        return await asyncio.gather(*map(self._read, names))
+        events = [event for event in await asyncio.gather(*map(self._read, names)) if event.declared is declared]
+        now = self._clock.now_ms()
+        return sorted(events, key=lambda event: _order(event, now))[:MAX_EVENTS_SHOWN]
 
     async def _read(self, event: str) -> ScheduledEvent:
         known, watching = await asyncio.gather(self._live.get_event(event), self._figures.alive(event))
@@ -70,5 +74,7 @@ class EventSchedule:
         )
 
 
-def _by_viewers(events: list[ScheduledEvent]) -> list[ScheduledEvent]:
-    return sorted(events, key=lambda event: (-event.watching, event.starts_at or 0))[:MAX_EVENTS_SHOWN]
+def _order(event: ScheduledEvent, now: int) -> tuple[int, int, int]:
+    """Sort by viewers; those with as many as what comes next, what has no time, and what was, the latest first."""
+    distance = 0 if event.starts_at is None else event.starts_at - now
+    return -event.watching, (distance < 0) - (distance > 0), abs(distance)

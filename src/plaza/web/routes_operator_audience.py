@@ -48,7 +48,8 @@ async def show_audience(
     report = await retention.report(event, session, CURVE_MINUTES)
     listed = [*await schedule.list_events(), *await schedule.list_undeclared()]
     titles = {each.id: each.title for each in listed}
-    others = [each for each in titles if each != event][: MAX_EVENTS - 1]
+    now = site.clock.now_ms()
+    others = [each.id for each in listed if each.id != event and (each.starts_at or 0) <= now][: MAX_EVENTS - 1]
     events = [report.event, *(await retention.compare_events(others)).events]
     quality = await reports.quality(event)
     sources = await reports.sources(event)
