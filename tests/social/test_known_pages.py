@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -125,3 +126,64 @@ async def test_the_search_for_an_unknown_tag_finds_nothing_each_time(social: Soc
     for _ in range(4):
         (found,) = await social.feeds.top_posts(ana, "nosuchtag", 5)
         assert (found.hashtag, found.posts) == ("nosuchtag", [])
+
+
+async def test_known_pages_take_a_limited_number_of_bytes(
+    social: Social, ana: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if social.valkey.clustered:
+        return
+    monkeypatch.setattr(post_reader, "MAX_KNOWN_BYTES", 160_000)
+    feeds = Feeds(social.functions, PostReader(social.functions), social.users, social.clock)
+    for n in range(40):
+        await social.post(ana, f"{n} " + "x" * 2_000)  # with its JSON about 6 kB
+        social.clock.advance(seconds=1)
+    pages = [await read_often(feeds, None, Page(limit=1, offset=n)) for n in range(40)]
+    again = [(await feeds.explore(None, Page(limit=1, offset=n))).items for n in reversed(range(40))]
+    known = sum(one is other for one, other in zip(reversed(pages), again, strict=True))
+    assert 16 <= known < 32, known
+
+    small = (await feeds.explore(None, Page(limit=1))).items
+    too_large = await read_often(feeds, None, Page(limit=3))
+    assert (await feeds.explore(None, Page(limit=3))).items is not too_large
+    assert (await feeds.explore(None, Page(limit=1))).items is small, "a page that is too large takes no place"
+
+
+async def test_a_changed_page_gives_its_bytes_back(
+    social: Social, ana: Actor, redis_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if social.valkey.clustered:
+        return
+    monkeypatch.setattr(post_reader, "MAX_KNOWN_BYTES", 50_000)
+    feeds = Feeds(social.functions, PostReader(social.functions), social.users, social.clock)
+    id = (await social.post(ana)).id
+    for n in range(60):
+        await redis_client.hset(POST(id), "content", f"{n} hello")
+        items = await read_often(feeds, None, Page(limit=1))
+        assert (await feeds.explore(None, Page(limit=1))).items is items
+
+
+async def test_long_posts_take_the_place_of_several(
+    social: Social, ana: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if social.valkey.clustered:
+        return
+    monkeypatch.setattr(post_reader, "MAX_CACHED_POSTS", 20)
+    reader = PostReader(social.functions)
+    feeds = Feeds(social.functions, reader, social.users, social.clock)
+    for text, most in (("short", 20), ("x" * 9_000, 20 // 3), ("日" * 9_000, 20 // 9), ("short", 20)):
+        social.clock.advance(seconds=1)
+        ids = [(await social.post(ana, text)).id for _ in range(20)]
+        for _ in range(2):
+            await feeds.explore(None, Page(limit=20))
+        assert sum(reader.posts.get(POST(id)) is not None for id in ids) == most
+
+
+def test_stored_json_takes_no_more_memory_than_its_bytes() -> None:
+    texts = ["x" * 333 for _ in range(100)]
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    stored = [EncodedItems(texts).json for _ in range(20)]
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < sum(len(bytes(json)) for json in stored) * 1.2

@@ -89,7 +89,13 @@ class EncodedItems(list[T]):
 
     def __init__(self, items: Iterable[T], json: bytes | None = None) -> None:
         super().__init__(items)
-        self.json = msgspec.Raw(_encode_json(self[:]) if json is None else json)
+        self.json = msgspec.Raw(encode_to_store(self[:]) if json is None else json)
+
+
+def encode_to_store(value: object) -> bytes:
+    """Return JSON that is stored. `msgspec.json.encode` gives it up to two and a half times the memory."""
+    _encode_json_into(value, _BUFFER)
+    return bytes(_BUFFER)
 
 
 def encodable(items: list[T]) -> list[T]:
@@ -151,7 +157,8 @@ RankAtOffset = Callable[[int], Awaitable[int | None]]
 
 _decode: Callable[[bytes], Cursor] = msgspec.msgpack.Decoder(Cursor).decode
 _encode = msgspec.msgpack.Encoder().encode
-_encode_json = msgspec.json.Encoder().encode
+_encode_json_into = msgspec.json.Encoder().encode_into
+_BUFFER: Final = bytearray()
 
 
 def encode_cursor(cursor: Cursor) -> str:

@@ -45,7 +45,7 @@ from plaza.social.keys import (
 )
 from plaza.social.known_pages import KnownPages
 from plaza.social.model import POST_FIELDS, RANKED_MS, FeedItem, Post, TopModel, TopPosts, User, post_from_values
-from plaza.social.post_reader import PostReader
+from plaza.social.post_reader import ITEM_BYTES, PostReader
 from plaza.social.profile_reader import ProfileReader
 from plaza.social.read_view import ReadView
 from plaza.social.users import Users
@@ -55,6 +55,7 @@ MAX_SEARCHED_TAGS = 10
 SPARE_POSTS = 20
 # Pages of top models, which viewers have in common.
 MAX_MODEL_PAGES = 64
+MAX_MODEL_BYTES = 4 * 1024 * 1024
 
 
 class Feeds:
@@ -66,7 +67,9 @@ class Feeds:
         self.users = users
         self.clock = clock
         self.snapshots = Snapshots(functions.valkey, clock)
-        self._model_pages: KnownPages[EncodedItems[TopModel]] = KnownPages(functions.valkey, MAX_MODEL_PAGES)
+        self._model_pages: KnownPages[EncodedItems[TopModel]] = KnownPages(
+            functions.valkey, MAX_MODEL_PAGES, MAX_MODEL_BYTES
+        )
 
     async def explore(self, viewer: Actor | None, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """List all posts, newest first. Two round trips on one server, three on a cluster."""
@@ -179,7 +182,8 @@ class Feeds:
             models = [_top_model(user, parse_int(score)) for user, score in cached if user and score is not None]
             if len(models) == len(scored):
                 found = EncodedItems(models)
-                self._model_pages.put(name, found, [USER(model) for model, _ in scored])
+                size = len(found.json) + ITEM_BYTES * len(found)
+                self._model_pages.put(name, found, size, [USER(model) for model, _ in scored])
         return found
 
     async def _top(self, key: str, count: int) -> list[str]:

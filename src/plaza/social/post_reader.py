@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
+from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -20,7 +21,7 @@ from msgspec import Struct, field
 from plaza.core.auth import Actor
 from plaza.core.functions import Functions
 from plaza.core.number_parsing import parse_int
-from plaza.core.paging import EncodedItems, Position, list_checksum
+from plaza.core.paging import EncodedItems, Position, encode_to_store, list_checksum
 from plaza.core.sequences import chunks, pairs
 from plaza.core.tracking_cache import TrackingCache
 from plaza.social.keys import EXPLORE_FEED, POST, POST_LIKES, USER, USER_BOOKMARKED, USER_FOLLOWING, USER_MUTED
@@ -28,17 +29,22 @@ from plaza.social.known_pages import KnownPages
 from plaza.social.model import POST_FIELDS, PUBLIC_FIELDS, FeedItem, Post, User, post_from_values, public_user
 from plaza.social.read_view import Command, Members, Question, ReadView, ViewerMarks, hidden_authors, hiding_keys
 
-# The longest post is 10 kB; most are a hundredth of that.
+# Each stands for 8 kB of a post, or a part of that, with its JSON and likes: most posts are a tenth of it.
 MAX_CACHED_POSTS: Final = 4_096
+POST_BYTES: Final = 8_192
 MAX_CACHED_PROFILES: Final = 8_192
-# A longer list is not cached: Valkey says what is in it. A name takes 100 bytes, and most lists have a few.
+# A longer list is not cached: Valkey says what is in it. Most lists have a few members.
 MAX_CACHED_MEMBERS: Final = 100
+MEMBER_BYTES: Final = 100
 # All lists of viewers together have so many members, each list counted as two more: some 40 MB, for 3,000 viewers who
 # follow a hundred users each, or 20,000 who follow ten.
 MAX_CACHED_LISTS: Final = 400_000
 
-# Pages that viewers have in common. One of 20 posts takes 22 kB.
+# Pages that viewers have in common.
 MAX_KNOWN_PAGES: Final = 256
+MAX_KNOWN_BYTES: Final = 16 * 1024 * 1024
+# What a page takes for each post, besides its text and JSON.
+ITEM_BYTES: Final = 1_000
 
 _encode = msgspec.json.Encoder().encode
 
@@ -63,10 +69,14 @@ class PostReader:
     def __init__(self, functions: Functions) -> None:
         self.functions = functions
         self.valkey = functions.valkey
-        self.posts: TrackingCache[CachedPost] = TrackingCache(functions.valkey, MAX_CACHED_POSTS, _cached_post_of)
+        self.posts: TrackingCache[CachedPost] = TrackingCache(
+            functions.valkey, MAX_CACHED_POSTS, _cached_post_of, _post_size
+        )
         self.profiles: TrackingCache[User] = TrackingCache(functions.valkey, MAX_CACHED_PROFILES)
         self.lists: TrackingCache[Members] = TrackingCache(functions.valkey, MAX_CACHED_LISTS, size_of=_list_size)
-        self.pages: KnownPages[KnownPage] = KnownPages(functions.valkey, MAX_KNOWN_PAGES, _cached_post_of)
+        self.pages: KnownPages[KnownPage] = KnownPages(
+            functions.valkey, MAX_KNOWN_PAGES, MAX_KNOWN_BYTES, _cached_post_of
+        )
 
     async def single(self, viewer: Actor | None, id: str) -> Post | None:
         """Return a post, None for one that is deleted, banned or hidden. One round trip; two on a cluster."""
@@ -147,7 +157,7 @@ class PostReader:
         else:
             if known is None and name is not None and self.pages.is_wanted(name):
                 page = KnownPage(ids, loaded, _items(ReadView(None), ids, loaded, ViewerMarks()))
-                self.pages.put(name, page, [*map(POST, ids), *map(USER, loaded.profiles)])
+                self.pages.put(name, page, page.size, [*map(POST, ids), *map(USER, loaded.profiles)])
             replies = await self.valkey.batch(commands) if commands else []
         marks = _marks(view, loaded, questions, unsure, missing, replies)
         if known is not None and known.is_same_for(view, marks):
@@ -317,12 +327,19 @@ class CachedPost:
         item = self._item
         if item is None or item.user is not user:
             item = self._item = FeedItem(self.post, user)
-            self.json = _encode(item)
+            self.json = encode_to_store(item)
         return item
 
 
 def _cached_post_of(key: str) -> str:
     return key.removesuffix(_LIKES_SUFFIX)
+
+
+def _post_size(cached: CachedPost) -> int:
+    text = cached.post.content
+    # As text and as JSON; other than ASCII takes up to four bytes a character, and Python keeps its UTF-8 too.
+    text_bytes = len(text) * (2 if text.isascii() else 8)
+    return 1 + (text_bytes + MEMBER_BYTES * len(cached.likes or ())) // POST_BYTES
 
 
 def _list_size(members: Members) -> int:
@@ -393,6 +410,9 @@ class KnownPage:
         # None if a post has many likes.
         are_likes_known = len(loaded.likes) == len(loaded.posts)
         self._likers = frozenset[str]().union(*loaded.likes.values()) if are_likes_known else None
+        texts = sum(getsizeof(post.content) for post in loaded.posts.values())
+        json = len(self.items.json) if isinstance(self.items, EncodedItems) else 0
+        self.size = json + texts + ITEM_BYTES * len(ids)
 
     def loaded(self, lists: dict[str, Members]) -> LoadedPosts:
         """Return what is loaded for a viewer with these lists."""
