@@ -499,6 +499,22 @@ async def test_a_post_has_its_event_although_a_list_that_has_it_has_the_wrong_ty
     assert [event.subject for event in events] == [again.id]
 
 
+async def test_a_list_of_the_wrong_type_keeps_a_post_out_of_no_other_list_of_its_node(
+    social: Social, ana: Actor, redis_client: Any
+) -> None:
+    if not social.valkey.clustered:
+        return
+    tags = [f"tag{n}" for n in range(12)]
+    lists = [key(tag) for tag in tags for key in (k.HASHTAG_POSTS, k.HASHTAG_RANKED)]
+    await redis_client.set(lists[0], "another type")
+    await redis_client.set(lists[5], "another type")
+    operation = "5f0c1d1e-0000-4000-8000-000000000001"
+    with pytest.raises(ReplyError, match="WRONGTYPE"):
+        await social.posts.create(ana, NewPost(" ".join(f"#{tag}" for tag in tags)), operation)
+    others = [name for name in lists if name not in (lists[0], lists[5])]
+    assert [name for name in others if await redis_client.zcard(name) != 1] == []
+
+
 async def test_a_post_without_an_event_is_not_created(social: Social, ana: Actor, redis_client: Any) -> None:
     if social.valkey.clustered:
         return  # where the event is queued beside the post

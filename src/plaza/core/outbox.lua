@@ -118,7 +118,8 @@ end
 
 -- apply: applies updates before their deadline. They are on one node, in any slots.
 -- KEYS key of the first   ARGV deadline, then of each update: number of words, command, key, argument, …
--- If the slot of a key has moved, the call fails on the way. The caller repeats it update by update.
+-- If the slot of a key has moved, or a key has the wrong type, the call fails on the way. The caller repeats it update by
+-- update.
 local function apply(keys, args)
   refuse_late(args[1])
   local at = 2

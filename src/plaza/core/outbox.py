@@ -174,15 +174,21 @@ class Outbox:
         return started, results[len(performed)] if events else []
 
     async def _apply_on_node(self, library: str, deadline: str, updates: list[list[str]]) -> None:
-        """Apply updates whose keys are on one node. If a slot has moved since, apply each by itself."""
+        """Apply updates whose keys are on one node. If a slot has moved or a key is damaged, apply each by itself."""
         words = [word for update in updates for word in (str(len(update)), *update)]
         try:
             await self._run_with_retries(f"{library}_apply", [updates[0][1]], [deadline, *words])
-        except ReplyError as error:
-            if len(updates) == 1 or "non local key" not in error.message:
+        except ReplyError:
+            if len(updates) == 1:
                 raise
+            failed: list[ReplyError] = []
             for update in updates:
-                await self._apply_on_node(library, deadline, [update])
+                try:
+                    await self._apply_on_node(library, deadline, [update])
+                except ReplyError as error:  # the other keys do not depend on this one
+                    failed.append(error)
+            if failed:
+                raise failed[0] from None
 
     async def _settle_once(self, entry: OutboxEntry, op: str, late: int, published: Sequence[str] = ()) -> Any:
         """Call `settle`. If its reply is lost with the connection, call it again so that all updates are recomputed."""
