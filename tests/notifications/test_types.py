@@ -10,9 +10,13 @@ from sqlalchemy import update
 
 from plaza.challenges.reminders import ChallengeReminders
 from plaza.challenges.tables import MEMBER
+from plaza.core import event_progress
 from plaza.core.auth import Actor
+from plaza.core.event_progress import EventProgress
+from plaza.core.invariants import NOT_COMPARED
 from plaza.keyspace.audit import REPAIR, Audits
 from plaza.notifications.invariants import NotificationInspector
+from plaza.notifications.jobs import GROUP
 from plaza.notifications.keys import NOTIFICATION_ACTORS, NOTIFICATIONS, NOTIFICATIONS_UNREAD, NOTIFIED
 from plaza.reports.service import Reports
 from plaza.social.account_renaming import AccountRenaming
@@ -20,6 +24,7 @@ from plaza.social.keys import COMMENT
 from tests.communities import API_KEY
 from tests.notifications.conftest import NotifiedCommunity, on_one_server
 from tests.round_trips import count_round_trips
+from tests.steady_events import one_event_behind
 from tests.waiting import eventually
 
 
@@ -417,10 +422,11 @@ async def test_the_audit_compares_all_groups_at_once(community: NotifiedCommunit
         await community.like(post, "ben")
     auditor = community.plaza.get(Audits).auditor
     (inspector,) = [each for each in auditor.inspectors if isinstance(each, NotificationInspector)]
+    progress = EventProgress(community.plaza.core.valkey, streams_of(community), GROUP)
     worker = asyncio.create_task(community.plaza.worker.run())
 
     async def is_told() -> bool:
-        return await community.unread("ana") == 6 and await inspector.has_caught_up()
+        return await community.unread("ana") == 6 and await progress.has_caught_up()
 
     await eventually(is_told)
     worker.cancel()
@@ -437,3 +443,29 @@ async def test_the_audit_compares_all_groups_at_once(community: NotifiedCommunit
         rounds.append(await count_round_trips(community.plaza.core.valkey, inspect()))
         assert len(wrong) == count
     assert rounds[0] == rounds[1]
+
+
+def streams_of(community: NotifiedCommunity) -> list[str]:
+    return sorted({source.stream for source in community.recorder.sources})
+
+
+@on_one_server
+async def test_the_audit_compares_groups_also_if_some_event_always_waits(
+    community: NotifiedCommunity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await community.users("ana", "ben")
+    post = await community.post("ana")
+    await community.like(post, "ben")
+    await community.tell()
+    id, valkey = f"like:post:{post}:1", community.plaza.core.valkey
+    await community.redis.zadd(NOTIFICATION_ACTORS("ana", id), {"cid": 5})
+    inspector = NotificationInspector(valkey, community.recorder)
+
+    async def found() -> list[tuple[str, str]]:
+        return [(violation.rule, violation.member) async for violation in inspector.inspect()]
+
+    assert await found() == [], "no worker has told anyone anything yet"
+    async with one_event_behind(valkey, streams_of(community), GROUP):
+        assert await found() == [("source", id)]
+    monkeypatch.setattr(event_progress, "MAX_IDLE_SECONDS", 0)
+    assert await found() == [(NOT_COMPARED, "")]

@@ -16,10 +16,10 @@ from sqlalchemy import delete, text, update
 from plaza.app import DOMAINS, Plaza
 from plaza.articles.keys import ARTICLE
 from plaza.challenges.tables import CHALLENGE
-from plaza.core import search_source
+from plaza.core import event_progress, search_source
 from plaza.core.domain_selection import selected_domains
-from plaza.core.event_streams import all_streams
-from plaza.core.events import Events
+from plaza.core.event_progress import EventProgress
+from plaza.core.invariants import NOT_COMPARED
 from plaza.core.search_source import SearchDocument
 from plaza.core.valkey import Valkey
 from plaza.keyspace.audit import REPAIR, Audits
@@ -39,6 +39,7 @@ from tests.http_servers import client_of
 from tests.processes import SimulatedCrash
 from tests.search.conftest import SearchCommunity
 from tests.servers import Server
+from tests.steady_events import create_groups, handle_all, one_event_behind
 from tests.waiting import eventually
 
 
@@ -158,12 +159,12 @@ async def test_an_interrupted_rebuild_goes_on_where_it_stopped(
 
 
 async def until_caught_up(plaza: Plaza, streams: Sequence[str] = STREAMS) -> None:
-    events = Events(plaza.core.functions)
+    progress = EventProgress(plaza.core.valkey, streams, GROUP)
 
-    async def caught_up() -> bool:
-        return all([await events.has_caught_up(stream, GROUP) for stream in streams])
+    async def has_caught_up() -> bool:
+        return await progress.has_started() and await progress.has_caught_up()
 
-    await eventually(caught_up)
+    await eventually(has_caught_up)
 
 
 async def test_the_audit_repairs_what_others_changed_of_every_kind_also_beyond_its_sample(
@@ -255,11 +256,11 @@ async def test_the_audit_waits_for_all_documents_together(
 
     async def counted(seconds: float) -> None:
         nonlocal pauses
-        pauses += seconds == invariants.PAUSE_SECONDS
+        pauses += seconds == event_progress.PAUSE_SECONDS
         await sleep(seconds)
 
     monkeypatch.setattr(invariants, "BATCH", 1)
-    monkeypatch.setattr(invariants, "PAUSE_SECONDS", 0.0625)  # nothing else sleeps so long
+    monkeypatch.setattr(event_progress, "PAUSE_SECONDS", 0.0625)  # nothing else sleeps so long
     auditor = followed.plaza.get(Audits).auditor
     (inspector,) = [each for each in auditor.inspectors if isinstance(each, SearchInspector)]
     with monkeypatch.context() as patch:
@@ -277,27 +278,43 @@ async def test_the_audit_compares_the_index_also_if_a_domain_is_off(server: Serv
         assert [group.family for group in (await plaza.get(Audits).run()).groups] == ["search_document"]
 
 
-async def test_the_audit_waits_until_the_index_has_followed_all_events(community: SearchCommunity) -> None:
-    core = community.plaza.core
-    rebuild = community.plaza.get(IndexRebuild)
-    inspector = SearchInspector(rebuild._indexer, rebuild, Events(core.functions), STREAMS)
+@pytest.fixture
+async def wrong_index(community: SearchCommunity) -> SearchInspector:
+    """The inspector of an index that lacks a user, and that no worker follows."""
+    core, rebuild = community.plaza.core, community.plaza.get(IndexRebuild)
     await community.sync("users", {"username": "ana"})
     await community.index()
     await SearchIndex(core.sql).write("users", {"ana": None})
-    streams = [each for name in STREAMS for each in all_streams(name)]
+    return SearchInspector(rebuild._indexer, rebuild, EventProgress(core.valkey, STREAMS, GROUP))
 
-    async def differing() -> list[str]:
-        return [violation.member async for violation in inspector.inspect()]
 
-    async def handle_all_events() -> None:
-        for stream in streams:
-            await core.valkey.call("XGROUP", "SETID", stream.key, GROUP, "$", key=stream.key)
+async def differing(inspector: SearchInspector) -> list[tuple[str, str]]:
+    return [(violation.rule, violation.member) async for violation in inspector.inspect()]
 
-    assert await differing() == [], "no worker has filled the index yet"
-    for stream in streams:
-        await core.valkey.call("XGROUP", "CREATE", stream.key, GROUP, "0", "MKSTREAM", key=stream.key)
-    found, _ = await asyncio.gather(differing(), handle_all_events())
-    assert found == ["ana"]
+
+async def test_the_audit_waits_until_the_index_has_followed_all_events(
+    community: SearchCommunity, wrong_index: SearchInspector
+) -> None:
+    valkey = community.plaza.core.valkey
+    assert await differing(wrong_index) == [], "no worker has filled the index yet"
+    await create_groups(valkey, STREAMS, GROUP)
+    found, _ = await asyncio.gather(differing(wrong_index), handle_all(valkey, STREAMS, GROUP))
+    assert found == [("index", "ana")]
+
+
+async def test_the_audit_compares_the_index_also_if_some_event_always_waits(
+    community: SearchCommunity, wrong_index: SearchInspector
+) -> None:
+    async with one_event_behind(community.plaza.core.valkey, STREAMS, GROUP):
+        assert await differing(wrong_index) == [("index", "ana")]
+
+
+async def test_the_audit_says_if_it_cannot_compare_the_index(
+    community: SearchCommunity, wrong_index: SearchInspector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_progress, "MAX_IDLE_SECONDS", 0)
+    await create_groups(community.plaza.core.valkey, STREAMS, GROUP)
+    assert await differing(wrong_index) == [(NOT_COMPARED, "")]
 
 
 async def test_likes_comments_and_follows_change_weights_alone(followed: SearchCommunity) -> None:

@@ -32,7 +32,7 @@ import msgspec
 from msgspec import Struct
 
 from plaza.core import keys as core
-from plaza.core.event_streams import EventStream, all_streams, stream_of
+from plaza.core.event_streams import EventStream, stream_of
 from plaza.core.functions import Functions, Library
 from plaza.core.valkey import Arg, ReplyError
 
@@ -178,24 +178,6 @@ class Events:
         except ReplyError as error:
             if error.code != "BUSYGROUP":
                 raise
-
-    async def has_caught_up(self, name: str, group: str) -> bool:
-        """Whether a group has handled every event of a domain. False if the group has not started yet."""
-        return await self.count_unhandled(name, group) == 0
-
-    async def count_unhandled(self, name: str, group: str) -> int | None:
-        """How many events of a domain a group has not handled yet. None if the group has not started yet."""
-        count = 0
-        for stream in all_streams(name):
-            try:
-                groups = await self._functions.valkey.call("XINFO", "GROUPS", stream.key, key=stream.key)
-            except ReplyError:  # there is no such stream
-                return None
-            found = next((each for each in groups if each["name"] == group), None)
-            if found is None:
-                return None
-            count += (found["lag"] or 0) + found["pending"]
-        return count
 
     async def revive(self, stream: EventStream, dead_id: str) -> str | None:
         """Add a dead event to its stream again. Returns its new entry id, or None if there is no such event."""

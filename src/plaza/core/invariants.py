@@ -104,6 +104,16 @@ class Violation(Struct, frozen=True):
     repair: str  # in words; empty if it cannot be repaired
 
 
+# The rule of a violation that says that an inspector could not compare.
+NOT_COMPARED: Final = "not compared"
+
+
+def not_compared(family: str, group: str) -> Violation:
+    """Return the violation of a family that was not compared, because a group of consumers does not handle events."""
+    says = f"not compared, because events wait for {group} and none is handled. Start a worker, then audit again."
+    return Violation(family, NOT_COMPARED, "", "", says, "")
+
+
 class Inspector(Protocol):
     """Checks keys whose source data is not in Valkey."""
 

@@ -25,7 +25,7 @@ def build(core: Core) -> Parts:
         consumers=consumers(recorder, rebuild),
         personal_data=NotificationsPersonalData(core.valkey),
         personal_keys=PERSONAL_KEYS,
-        inspectors=[NotificationInspector(core.functions, recorder)],
+        inspectors=[NotificationInspector(core.valkey, recorder)],
         topic_sources=[UnreadTopic(counts)],
         on_close=[counts.close],
     )

@@ -8,12 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
-from plaza.core.events import Events
-from plaza.core.functions import Functions
-from plaza.core.invariants import Command, Entry, Invariant, Invariants, Violation
+from plaza.core.event_progress import EventProgress, NoProgress
+from plaza.core.invariants import Command, Entry, Invariant, Invariants, Violation, not_compared
 from plaza.core.notification_source import Absence, Activity
 from plaza.core.sequences import chunks
-from plaza.core.valkey import scan_pages
+from plaza.core.valkey import Valkey, scan_pages
 from plaza.notifications.jobs import GROUP
 from plaza.notifications.keys import (
     CATALOGUE,
@@ -26,8 +25,6 @@ from plaza.notifications.recipient_index import group_of
 from plaza.notifications.recorder import Recorder
 
 READS: Final = 4
-PAUSE_SECONDS: Final = 0.15
-MAX_WAIT_SECONDS: Final = 5.0
 # Groups that are read together, and that are read again together.
 BATCH: Final = 50
 MAX_SUSPECTS: Final = 2_000
@@ -105,15 +102,24 @@ class NotificationInspector:
 
     checks_valkey = True
 
-    def __init__(self, functions: Functions, recorder: Recorder) -> None:
-        self._valkey = functions.valkey
+    def __init__(self, valkey: Valkey, recorder: Recorder) -> None:
+        self._valkey = valkey
         self._recorder = recorder
-        self._events = Events(functions)
+        self._progress = EventProgress(valkey, sorted({source.stream for source in recorder.sources}), GROUP)
 
     async def inspect(self) -> AsyncIterator[Violation]:
         """Yield the groups with actors who did not do it."""
-        if not await self.has_caught_up():
-            return
+        if not await self._progress.has_started():
+            return  # no worker has told anyone anything yet
+        try:
+            if not await self._progress.has_caught_up():
+                await self._progress.wait()
+            async for violation in self._compare():
+                yield violation
+        except NoProgress:
+            yield not_compared(NOTIFICATION_ACTORS.pattern, GROUP)
+
+    async def _compare(self) -> AsyncIterator[Violation]:
         suspects: dict[GroupKey, Actors] = {}
         async for groups in self._groups():
             suspects |= await self._wrong(groups)
@@ -138,10 +144,11 @@ class NotificationInspector:
                 yield [(name, id) for name, id in found]
 
     async def _confirmed(self, suspects: dict[GroupKey, Actors]) -> list[Violation]:
-        """Return the groups that still differ from unchanged source data while no event waits. All wait together."""
+        """Return the groups that still differ from unchanged source data after its events. All wait together."""
         for _ in range(READS - 1):
-            if not suspects or not await self._wait_until_caught_up():
-                return []
+            if not suspects:
+                break
+            await self._progress.wait()
             again = await self._wrong(list(suspects))
             suspects = {group: wrong for group, actors in again.items() if (wrong := actors & suspects[group])}
         family = NOTIFICATION_ACTORS.pattern
@@ -171,19 +178,6 @@ class NotificationInspector:
             (subject,) = await source.describe(name, [(group.type, group.subject)])
             return set() if isinstance(subject, Absence) else wrong
         return wrong
-
-    async def _wait_until_caught_up(self) -> bool:
-        """Wait until all events have been handled; False if that takes too long."""
-        for _ in range(round(MAX_WAIT_SECONDS / PAUSE_SECONDS)):
-            await asyncio.sleep(PAUSE_SECONDS)
-            if await self.has_caught_up():
-                return True
-        return False
-
-    async def has_caught_up(self) -> bool:
-        """Whether all events have been handled."""
-        streams = {source.stream for source in self._recorder.sources}
-        return all([await self._events.has_caught_up(stream, GROUP) for stream in streams])
 
 
 _SAYS: Final = "has actors who did not do it, or at another time"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from plaza.core.domain import Core, Domain, Parts
-from plaza.core.events import Events
+from plaza.core.event_progress import EventProgress
 from plaza.core.functions import Library
 from plaza.core.paging import Snapshots
 from plaza.core.search_source import AuthorSource, TagSource
 from plaza.search.index import SearchIndex
 from plaza.search.indexer import Indexer
 from plaza.search.invariants import SearchInspector
-from plaza.search.jobs import STREAMS, consumers
+from plaza.search.jobs import GROUP, STREAMS, consumers
 from plaza.search.keys import CATALOGUE
 from plaza.search.lost_rows import LostRows
 from plaza.search.personal_data import SearchPersonalData
@@ -24,7 +24,7 @@ LIBRARY = Library("search", CATALOGUE, "")
 
 def build(core: Core) -> Parts:
     """Build the search on the sources of the domains that are built before it."""
-    index, events = SearchIndex(core.sql), Events(core.functions)
+    index = SearchIndex(core.sql)
     sources = {source.kind: source for source in core.provided.search_sources}
     indexer = Indexer(index, sources, LostRows(core.sql))
     tags = next((source for source in sources.values() if isinstance(source, TagSource)), None)
@@ -35,7 +35,7 @@ def build(core: Core) -> Parts:
         [Search(index, sources, authors, tags, Snapshots(core.valkey, core.clock), core.clock), rebuild],
         consumers=consumers(indexer, rebuild, streams),
         personal_data=SearchPersonalData(indexer),
-        inspectors=[SearchInspector(indexer, rebuild, events, streams)],
+        inspectors=[SearchInspector(indexer, rebuild, EventProgress(core.valkey, streams, GROUP))],
     )
 
 

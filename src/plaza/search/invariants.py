@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
 
-from plaza.core.events import Events
-from plaza.core.invariants import Violation
+from plaza.core.event_progress import EventProgress, NoProgress
+from plaza.core.invariants import Violation, not_compared
 from plaza.core.search_source import SearchDocument
 from plaza.core.sequences import chunks
 from plaza.core.valkey import ReplyError, damaged_keys_as_absent
@@ -25,29 +24,35 @@ _SAMPLE_RULE: Final = "sample"
 SAMPLE: Final = 2_000
 BATCH: Final = 500
 READS: Final = 3
-PAUSE_SECONDS: Final = 0.1
-MAX_WAIT_SECONDS: Final = 5.0
 
 
 class SearchInspector:
     """Compares the index with its sources.
 
-    While events wait for the index, it is behind, and nothing is wrong. So what differs is compared again when all
+    While events wait for the index, it is behind, and nothing is wrong. So what differs is compared again when those
     events have been handled. If documents of a sample differ, others do too: then a repair rebuilds the whole kind.
     """
 
     checks_valkey = True
 
-    def __init__(self, indexer: Indexer, rebuild: IndexRebuild, events: Events, streams: Sequence[str]) -> None:
+    def __init__(self, indexer: Indexer, rebuild: IndexRebuild, progress: EventProgress) -> None:
         self._indexer = indexer
         self._rebuild = rebuild
-        self._events = events
-        self._streams = streams
+        self._progress = progress
 
     async def inspect(self) -> AsyncIterator[Violation]:
         """Yield documents that are missing, outdated, or of something that no longer exists."""
-        if not await self._has_started() or not (await self._has_caught_up() or await self._wait_until_caught_up()):
-            return
+        if not await self._progress.has_started():
+            return  # no worker has filled the index yet
+        try:
+            if not await self._progress.has_caught_up():
+                await self._progress.wait()
+            async for violation in self._compare():
+                yield violation
+        except NoProgress:
+            yield not_compared(_TABLE, GROUP)
+
+    async def _compare(self) -> AsyncIterator[Violation]:
         for kind in self._indexer.sources:
             indexed, existing = await self._indexer.index.count(kind), await self._count(kind)
             share = SAMPLE / max(indexed, existing, SAMPLE)
@@ -92,11 +97,13 @@ class SearchInspector:
             await self._indexer.repair(fault.key, [fault.member])
 
     async def _outdated(self, kind: str, keys: Iterable[str]) -> set[str]:
-        """Return the keys whose documents differ from an unchanged source while no event waits. All wait together."""
+        """Return the keys whose documents differ from an unchanged source after its events. All wait together."""
         keys, suspects = set(keys), dict[str, SearchDocument | None]()
         for attempt in range(READS):
-            if not keys or (attempt and not await self._wait_until_caught_up()):
-                return set()
+            if not keys:
+                break
+            if attempt:
+                await self._progress.wait()
             differing: dict[str, SearchDocument | None] = {}
             for batch in chunks(sorted(keys), BATCH):
                 documents = await self._indexer.documents(kind, batch)
@@ -104,21 +111,6 @@ class SearchInspector:
             keys = {key for key, document in differing.items() if not attempt or document == suspects[key]}
             suspects = differing
         return keys
-
-    async def _has_started(self) -> bool:
-        """Whether a worker has followed events. Without one, the index is not filled yet, and waiting is useless."""
-        return None not in [await self._events.count_unhandled(stream, GROUP) for stream in self._streams]
-
-    async def _wait_until_caught_up(self) -> bool:
-        """Wait until the index has handled all events; False if that takes too long."""
-        for _ in range(round(MAX_WAIT_SECONDS / PAUSE_SECONDS)):
-            await asyncio.sleep(PAUSE_SECONDS)
-            if await self._has_caught_up():
-                return True
-        return False
-
-    async def _has_caught_up(self) -> bool:
-        return all([await self._events.has_caught_up(stream, GROUP) for stream in self._streams])
 
 
 def _sample(keys: Iterable[str], share: float) -> list[str]:

@@ -7,15 +7,21 @@ import contextlib
 import signal
 from pathlib import Path
 
+import pytest
+
 from plaza.app import running
+from plaza.core import event_progress
 from plaza.core.embedded_valkey import EmbeddedValkey
 from plaza.core.errors import Unavailable
+from plaza.core.events import Events
+from plaza.core.invariants import NOT_COMPARED
 from plaza.core.leases import LeaseHeld
 from plaza.core.settings import Settings
 from plaza.core.valkey.address import parse_url
 from plaza.core.valkey.rdb_stream import open_rdb
 from plaza.keyspace.audit import AuditReport, Audits, FailoverWatch
 from plaza.keyspace.audit_keys import AUDIT_LAST, AUDIT_PRIMARIES
+from plaza.search.jobs import GROUP, STREAMS
 from plaza.social.keys import POST, POST_LIKES, USER
 from tests.databases import with_tables
 from tests.failovers import lossy_failover
@@ -23,6 +29,7 @@ from tests.http_servers import all_of_plaza
 from tests.keyspace.audit.sample_community import load
 from tests.processes import ServerProcess
 from tests.servers import Server, running_cluster, running_server
+from tests.steady_events import create_groups, handle_all
 from tests.waiting import eventually
 
 
@@ -134,3 +141,24 @@ async def test_the_repair_completes_derived_data_and_deletes_nothing_of_others(s
             assert client.get(POST_LIKES(second)) == "text"
             assert client.hget(USER("ana"), "shoe_size") == "38"
             assert client.get("other:key") == "1"
+
+
+async def test_a_repair_that_could_not_compare_all_is_repeated(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_progress, "MAX_IDLE_SECONDS", 0)
+    async with all_of_plaza(server, tmp_path) as plaza:
+        valkey, watch = plaza.core.valkey, FailoverWatch(plaza.get(Audits), tmp_path)
+        await valkey.call("HSET", AUDIT_PRIMARIES(), "former", "0-16383")
+        await create_groups(valkey, STREAMS, GROUP)
+        await Events(plaza.core.functions).emit(STREAMS[0], "", type="test.event")
+        for _ in range(2):
+            report = await watch.check()
+            assert report is not None
+            assert [(group.family, group.rule) for group in report.left] == [("search_document", NOT_COMPARED)]
+            assert await valkey.call("HKEYS", AUDIT_PRIMARIES()) == ["former"]
+        await handle_all(valkey, STREAMS, GROUP)
+        report = await watch.check()
+        assert report is not None
+        assert report.clean
+        assert await watch.check() is None

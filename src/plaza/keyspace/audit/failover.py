@@ -19,6 +19,7 @@ from typing import Final
 import structlog
 
 from plaza.core import metrics
+from plaza.core.invariants import NOT_COMPARED
 from plaza.core.leases import Lease, LeaseHeld
 from plaza.core.timers import Timer
 from plaza.core.valkey import Valkey
@@ -81,6 +82,10 @@ class FailoverWatch:
             # Without a cluster there is one shard. If slots have moved, those that were lost may be anywhere.
             is_bounded = self._valkey.clustered and all(current[id] == known[id] for id in current.keys() - new)
             report = await self._repair(len(new), LostShards(slots[id] for id in new) if is_bounded else None)
+            if any(group.rule == NOT_COMPARED for group in report.left):
+                log.warning("failover_repair_incomplete", left=[group.family for group in report.left])
+                return report
+            metrics.FAILOVERS.inc(len(new))
         # Last: if the process dies before, the next check repairs again.
         fields = [part for id in sorted(current) for part in (id, current[id])]
         await self._valkey.multi([("DEL", AUDIT_PRIMARIES()), ("HSET", AUDIT_PRIMARIES(), *fields)])
@@ -93,7 +98,6 @@ class FailoverWatch:
             report = await self._audits.run(FAILOVER, _show_progress, lost)
         finally:
             metrics.FAILOVER_PROGRESS.set(1)
-        metrics.FAILOVERS.inc(count)
         metrics.FAILOVER_REPAIRED.inc(report.repaired)
         log.info("failover_repaired", keys=report.keys, repaired=report.repaired, seconds=round(report.seconds, 1))
         return report
