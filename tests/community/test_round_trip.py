@@ -119,6 +119,7 @@ class WhileUsersWrite:
     def __init__(self, part: CommunityPart, plaza: Plaza, community: SampleCommunity) -> None:
         self.kinds = part.kinds
         self.apply = part.apply
+        self.snapshot = part.snapshot
         self._part = part
         self._plaza = plaza
         self._community = community

@@ -187,7 +187,7 @@ def _import(given: argparse.Namespace) -> int:
 def _export(given: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from plaza.community.transfer import community_parts, export_community
+    from plaza.community.transfer import Exported, community_parts, export_community
 
     path = Path(given.file)
     if not path.parent.is_dir():
@@ -196,12 +196,14 @@ def _export(given: argparse.Namespace) -> int:
         raise OperatorError(f"{path} is a directory, a link or a device. Give the name of a file.")
     with ProgressLine() as line:
 
-        async def run(plaza: Plaza) -> dict[str, int]:
+        async def run(plaza: Plaza) -> Exported:
             parts = community_parts(plaza, private=given.private, pictures=not given.no_pictures)
             return await export_community(parts, path, line.show)
 
-        counts = with_plaza_logged(run, "export", path.name, "private" if given.private else "")
-    print(", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count) or "nothing")
+        done = with_plaza_logged(run, "export", path.name, "private" if given.private else "")
+    print(", ".join(f"{count:,} {kind}" for kind, count in done.counts.items()) or "nothing")
+    if done.left_out:
+        print(f"{done.left_out:,} left out: what they name came too late, was renamed or is gone.")
     if given.private:
         print(f"{path} contains private data and password hashes. Keep it secret.", file=sys.stderr)
     return 0

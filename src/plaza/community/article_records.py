@@ -14,7 +14,7 @@ from plaza.articles.comments import ArticleComments, split_id
 from plaza.articles.model import MAX_GROUPS, ArticleCommentId, Direction, GroupName, NewArticleComment
 from plaza.articles.service import Articles
 from plaza.community.challenge_records import RowId
-from plaza.community.records import Record, in_thread_order
+from plaza.community.records import CommunityPart, Record, in_thread_order
 from plaza.community.social_export import PAGE
 from plaza.community.social_records import apply_one
 from plaza.core.auth import Actor
@@ -22,12 +22,15 @@ from plaza.core.clock import ManualClock
 from plaza.core.comment_tree import CommentText
 from plaza.core.errors import Invalid
 from plaza.core.functions import Functions
+from plaza.core.number_parsing import parse_int
 from plaza.core.sequences import chunks
 from plaza.social.inbound_sync import Status, SyncResult
 from plaza.social.model import Millis, Username
 
 _USER: Final = "user:"
 _MEMBER: Final = "article:"
+_ARTICLE: Final = re.compile(r"article:[1-9][0-9]{0,15}")
+_NOTE: Final = re.compile("[0-9a-f]{32}")
 _TIME: Final = r"^\d{1,12}(\.\d{1,6})?$"
 
 
@@ -54,7 +57,7 @@ class _ArticleCommentRecord(msgspec.Struct, forbid_unknown_fields=True):
     reply_to: ArticleCommentId | None = None
 
 
-class ArticlePart:
+class ArticlePart(CommunityPart):
     """The records of articles."""
 
     kinds: Sequence[str] = ("article", "vote", "article_comment")
@@ -116,7 +119,7 @@ class ArticlePart:
 
     async def _ids(self) -> list[int]:
         members = await self._valkey.call("ZRANGE", k.ARTICLES_BY_TIME(), 0, -1)
-        return sorted(int(member[len(_MEMBER) :]) for member in members if re.fullmatch(r"article:\d+", member))
+        return sorted(int(member[len(_MEMBER) :]) for member in members if _ARTICLE.fullmatch(member))
 
     async def hashes(self) -> AsyncIterator[tuple[int, dict[str, str]]]:
         """Yield all articles by id."""
@@ -144,10 +147,10 @@ class ArticlePart:
         async for id, _ in self.hashes():
             rows = await self._valkey.call("ZRANGE", k.ARTICLE_COMMENTS(id), 0, -1, "WITHSCORES")
             parents = await self._valkey.call("HGETALL", k.ARTICLE_COMMENT_PARENTS(id))
-            times = {note: (int(at), parents.get(note)) for note, at in rows}
+            times = {note: (parse_int(at), parents.get(note)) for note, at in rows if _NOTE.fullmatch(note)}
             for note in in_thread_order(times):
                 comment = await self._valkey.call("HGETALL", k.ARTICLE_COMMENT(id, note))
-                if comment:
+                if comment.keys() >= {"username", "content"}:  # other services may have written some without them
                     record = {"id": f"{id}-{note}", "username": comment["username"], "content": comment["content"]}
                     at, parent = times[note]
                     reply = {"reply_to": f"{id}-{parent}"} if parent in times else {}

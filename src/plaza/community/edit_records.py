@@ -12,7 +12,7 @@ from plaza.articles import keys as articles
 from plaza.articles.comments import split_id
 from plaza.articles.model import ArticleCommentId
 from plaza.community.article_records import ArticlePart
-from plaza.community.records import Record
+from plaza.community.records import CommunityPart, Record
 from plaza.community.social_export import SocialExport
 from plaza.community.social_records import apply_one
 from plaza.core.errors import Invalid
@@ -43,7 +43,7 @@ class _EditsRecord(msgspec.Struct, forbid_unknown_fields=True):
 _decode = msgspec.json.Decoder(_EarlierText).decode
 
 
-class EditPart:
+class EditPart(CommunityPart):
     """The earlier texts of posts, comments and article comments; of those whose domain is there."""
 
     kinds: Sequence[str] = (_KIND,)

@@ -6,6 +6,7 @@ The worker writes audiences to SQL within a minute. An imported event has its fi
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -13,7 +14,7 @@ from msgspec import Meta
 from sqlalchemy import Table
 
 from plaza.app import Plaza
-from plaza.community.records import Record, RowRecords, TablePart
+from plaza.community.records import CommunityPart, Record, RowRecords, TablePart
 from plaza.community.social_records import apply_one
 from plaza.core.valkey import scan_pages
 from plaza.live import keys as k
@@ -74,7 +75,7 @@ class _PlayerReportRecord(msgspec.Struct, forbid_unknown_fields=True):
     count: Count
 
 
-class LivePart:
+class LivePart(CommunityPart):
     """The records of live events."""
 
     kinds: Sequence[str] = (_EVENT, *_ROWS)
@@ -100,6 +101,9 @@ class LivePart:
         given = {name: getattr(record, name) for name in EventDeclaration.__struct_fields__}
         await self._live.declare(record.id, EventDeclaration(**given))
         return "created" if known is None else "updated"
+
+    def snapshot(self) -> AbstractAsyncContextManager[None]:
+        return self._tables.snapshot()
 
     def export(self, kind: str) -> AsyncIterator[Record]:
         """Yield declared events by id, or rows by primary key."""

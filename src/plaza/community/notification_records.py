@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from plaza.community.records import Record
+from plaza.community.records import CommunityPart, Record
 from plaza.community.social_records import apply_one
 from plaza.core.errors import NotFound
 from plaza.core.valkey import Valkey, scan_pages
@@ -27,7 +27,7 @@ class _PreferenceRecord(msgspec.Struct, forbid_unknown_fields=True):
     value: Annotated[str, Meta(pattern=_SINCE)]
 
 
-class NotificationPart:
+class NotificationPart(CommunityPart):
     """The types of notifications that users have turned off, or had turned off before."""
 
     kinds: Sequence[str] = (_KIND,)

@@ -6,6 +6,7 @@ Files are written as they are, not decoded again: the hash of all files of a pic
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,7 +15,7 @@ from sqlalchemy import collate, select
 
 from plaza.app import Plaza
 from plaza.community.challenge_records import NameOrNone
-from plaza.community.records import Record, RowRecords, TablePart
+from plaza.community.records import CommunityPart, Record, RowRecords, TablePart
 from plaza.community.social_export import PAGE, SocialExport, own_picture
 from plaza.community.social_records import apply_one
 from plaza.core.auth import Actor
@@ -23,7 +24,7 @@ from plaza.core.picture_variants import VARIANT_WIDTHS
 from plaza.core.pictures import PictureId, StoredPicture, decode_stored, encode_pictures
 from plaza.core.sequences import chunks
 from plaza.media.contents import Contents, content_digest, decode_files, file_path
-from plaza.media.object_store import MediaStore
+from plaza.media.object_store import MediaStore, MissingFile
 from plaza.media.pictures import PictureClaims
 from plaza.media.processor import ImageFile, ProcessedImage
 from plaza.media.tables import CONTENTS, PICTURES, USES
@@ -77,7 +78,7 @@ class _AvatarRecord(msgspec.Struct, forbid_unknown_fields=True):
     picture_id: PictureId
 
 
-class PicturePart:
+class PicturePart(CommunityPart):
     """The records of pictures."""
 
     kinds: Sequence[str] = ("picture_content", "picture", "picture_use", "post_pictures", "avatar")
@@ -144,6 +145,9 @@ class PicturePart:
         await self._users.update_profile(Actor(record.username, "user"), record.username, Profile(avatar=address))
         return "created"
 
+    def snapshot(self) -> AbstractAsyncContextManager[None]:
+        return self._tables.snapshot()
+
     def export(self, kind: str) -> AsyncIterator[Record]:
         """Yield contents by digest, rows by primary key, posts and avatars by username."""
         if kind in self._tables.kinds:
@@ -155,9 +159,12 @@ class PicturePart:
         order = collate(CONTENTS.c.digest, "C") if self._sql.dialect == "postgresql" else CONTENTS.c.digest
         for row in await self._sql.fetch_all(select(CONTENTS).order_by(order)):
             files = []
-            for file in decode_files(row.files):
-                data = b"".join([part async for part in self._store.read(file_path(row.path, file), 0, file.bytes)])
-                files.append({"variant": file.variant, "format": file.format, "data": data})
+            try:
+                for file in decode_files(row.files):
+                    data = b"".join([part async for part in self._store.read(file_path(row.path, file), 0, file.bytes)])
+                    files.append({"variant": file.variant, "format": file.format, "data": data})
+            except MissingFile:  # deleted meanwhile
+                continue
             shown = {name: getattr(row, name) for name in ("digest", "width", "height", "blurhash")}
             yield {**shown, "files": files}
 

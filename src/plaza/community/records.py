@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import msgspec
-from sqlalchemy import Column, ColumnElement, Integer, RowMapping, String, Table, collate, func, insert, select, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Integer,
+    RowMapping,
+    String,
+    Table,
+    collate,
+    func,
+    insert,
+    select,
+    text,
+)
 from sqlalchemy.exc import IntegrityError
 
 from plaza.core.async_engine import AsyncConnection
@@ -19,12 +33,17 @@ from plaza.social.inbound_sync import Status, SyncResult
 Record = dict[str, Any]
 _NO_ID: Final = Column(String)
 MAX_INT: Final = 2**63 - 1
+MAX_SMALL_INT: Final = 2**31 - 1
 
 
 class CommunityPart(Protocol):
     """Some types of records, in the order in which they can be imported."""
 
     kinds: Sequence[str]
+
+    def snapshot(self) -> AbstractAsyncContextManager[None]:
+        """Read all tables as of one moment, in every `export` of the block."""
+        return nullcontext()
 
     def export(self, kind: str) -> AsyncIterator[Record]:
         """Yield all records of a type, always in the same order."""
@@ -82,7 +101,9 @@ class RowRecords:
 
 def _require_storable(column: Column[Any], value: Any) -> None:
     """Raise `Invalid` for what a database would refuse: PostgreSQL has limits that SQLite has not."""
-    if isinstance(value, int) and not -MAX_INT <= value <= MAX_INT:
+    is_small = isinstance(column.type, Integer) and not isinstance(column.type, BigInteger)
+    largest = MAX_SMALL_INT if is_small else MAX_INT
+    if isinstance(value, int) and not -largest <= value <= largest:
         raise Invalid("The number is too large.", field=column.name)
     if isinstance(value, str):
         longest = getattr(column.type, "length", None)
@@ -94,22 +115,31 @@ def _same(value: Any) -> Any:
     return value
 
 
-class TablePart:
+class TablePart(CommunityPart):
     """Records that are rows of tables. A table comes after those that it refers to."""
 
     def __init__(self, sql: Sql, tables: Mapping[str, RowRecords]) -> None:
         self._sql = sql
         self._tables = tables
+        self._tx: AsyncConnection | None = None  # of a snapshot
         self.kinds: Sequence[str] = list(tables)
 
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[None]:
+        async with self._sql.read() as self._tx:
+            try:
+                yield
+            finally:
+                self._tx = None
+
     async def export(self, kind: str) -> AsyncIterator[Record]:
-        """Yield the rows of a table by primary key."""
+        """Yield the rows of a table by primary key. Only in a snapshot."""
+        assert self._tx is not None, "a sale changes the stock and adds an order: both are in the file, or none"
         rows = self._tables[kind]
         keys = [self._binary(column) for column in rows.table.primary_key]
-        async with self._sql.read() as tx:
-            found = await tx.stream(select(rows.table).order_by(*keys))
-            async for row in found.mappings():
-                yield rows.to_record(row)
+        found = await self._tx.stream(select(rows.table).order_by(*keys))
+        async for row in found.mappings():
+            yield rows.to_record(row)
 
     def _binary(self, column: Column[Any]) -> ColumnElement[Any]:
         """Compare texts byte by byte, so that the order is the same in every database and locale."""

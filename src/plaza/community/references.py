@@ -64,13 +64,26 @@ class WrittenRecords:
     def __init__(self, kinds: Collection[str]) -> None:
         self._ids: dict[str, set[Any]] = {kind: set() for kind in kinds if kind in _IDS}
 
-    def accepts(self, kind: str, record: Record) -> bool:
-        """Return whether the file has all that a record names, and note the record if so."""
+    def complete(self, kind: str, record: Record) -> Record | None:
+        """Return a record without pictures that the file lacks, and note it. None if it lacks more that this names."""
         if not all(id in self._ids[named] for named, id in _references(kind, record) if named in self._ids):
-            return False
+            return None
+        if "media" in record and "picture" in self._ids:
+            record = self._with_known_pictures(record)
+            if kind == "post_pictures" and not record["media"]:
+                return None
         if kind in self._ids:
             self._ids[kind].add(record[_IDS[kind]])
-        return True
+        return record
+
+    def _with_known_pictures(self, record: Record) -> Record:
+        known = [picture for picture in record["media"] if picture["id"] in self._ids["picture"]]
+        if len(known) == len(record["media"]):
+            return record
+        complete = {**record, "media": known}
+        if known[:1] != record["media"][:1]:
+            complete |= {name: False for name in ("is_address",) if name in record}
+        return complete
 
 
 def _references(kind: str, record: Record) -> Iterator[tuple[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from plaza.community.records import Record, in_thread_order
 from plaza.core.number_parsing import parse_int
 from plaza.core.pictures import Pictures, picture_in_address
+from plaza.core.search_source import members_in_sorted_set
 from plaza.core.sequences import chunks
 from plaza.core.valkey import Valkey, scan_pages
 from plaza.social import keys as k
@@ -86,11 +87,9 @@ class SocialExport:
                 yield {owner: name, member: id, "created_at": at}
 
     async def _sorted_set(self, key: str) -> AsyncIterator[tuple[str, int]]:
-        first = 0
-        while rows := await self._valkey.call("ZRANGE", key, first, first + PAGE - 1, "WITHSCORES"):
+        async for rows in members_in_sorted_set(self._valkey, key):
             for id, score in rows:
-                yield id, int(score)
-            first += len(rows)
+                yield id, parse_int(score)
 
     async def post_hashes(self) -> AsyncIterator[tuple[str, dict[str, str]]]:
         """Yield all posts by their author's username, then by time."""
@@ -128,7 +127,8 @@ class SocialExport:
         async for post, _ in self.post_hashes():
             ids: list[str] = await self._valkey.call("LRANGE", k.POST_COMMENTS(post), 0, -1)
             found = dict(zip(ids, await self._hashes(k.COMMENT, ids), strict=True))
-            found = {id: comment for id, comment in found.items() if comment}
+            # Other services may have written some without them.
+            found = {id: comment for id, comment in found.items() if comment.keys() >= {"username", "content"}}
             times = {id: (parse_int(c.get("created_at")), c.get("reply_to")) for id, c in found.items()}
             for id in in_thread_order(times):
                 yield _comment(id, post, found[id], found)

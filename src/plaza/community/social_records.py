@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from plaza.community.records import Record
+from plaza.community.records import CommunityPart, Record
 from plaza.community.social_export import SocialExport
 from plaza.core.errors import PlazaError, Unavailable
 from plaza.core.http.problem_details import invalid_from_msgspec
@@ -37,7 +37,7 @@ class _SuspensionRecord(msgspec.Struct, forbid_unknown_fields=True):
     created_at: Millis
 
 
-class SocialPart:
+class SocialPart(CommunityPart):
     """The records of social."""
 
     # Mutes first: a user who is blocked, or blocks, cannot be muted any more.

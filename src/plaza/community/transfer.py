@@ -7,8 +7,11 @@ imported. Types come in the order in which they can be imported, so a file needs
 from __future__ import annotations
 
 import os
+import secrets
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
@@ -82,29 +85,38 @@ def community_parts(plaza: Plaza, *, private: bool = False, pictures: bool = Tru
     return parts
 
 
-async def export_community(parts: Sequence[CommunityPart], file: Path, on_records: OnRecords) -> dict[str, int]:
-    """Write all records to a file that only this user can read. Returns their number by type."""
-    counts: dict[str, int] = {}
+@dataclass(slots=True)
+class Exported:
+    """How many records a file has, by type, and how many were left out because of what they name."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    left_out: int = 0
+
+
+async def export_community(parts: Sequence[CommunityPart], file: Path, on_records: OnRecords) -> Exported:
+    """Write all records to a file that only this user can read."""
+    done = Exported()
     written = WrittenRecords([kind for part in parts for kind in part.kinds])
     with _replaced(file) as out:
         for part in parts:
-            for kind in part.kinds:
-                counts[kind] = 0
-                async for record in part.export(kind):
-                    if not written.accepts(kind, record):
-                        continue
-                    out.write(msgspec.json.encode({"type": kind, **record}) + b"\n")
-                    counts[kind] += 1
-                    if counts[kind] % PROGRESS_RECORDS == 0:
-                        on_records(kind, counts[kind])
-    return counts
+            async with part.snapshot():
+                for kind in part.kinds:
+                    async for found in part.export(kind):
+                        record = written.complete(kind, found)
+                        if record is None:
+                            done.left_out += 1
+                            continue
+                        out.write(msgspec.json.encode({"type": kind, **record}) + b"\n")
+                        done.counts[kind] += 1
+                        if done.counts[kind] % PROGRESS_RECORDS == 0:
+                            on_records(kind, done.counts[kind])
+    return done
 
 
 @contextmanager
 def _replaced(file: Path) -> Iterator[IO[bytes]]:
     """Open a new file for writing, which takes its name when it is complete."""
-    unfinished = file.with_name(f"{file.name}.unfinished")
-    unfinished.unlink(missing_ok=True)  # never written through: it may be a link, or readable by others
+    unfinished = file.with_name(f"{file.name}.unfinished-{secrets.token_hex(4)}")  # of this export alone
     try:
         with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             yield out

@@ -119,7 +119,13 @@ class AuthorSource(Protocol):
 
 
 async def keys_in_sorted_set(valkey: Valkey, key: str, after: str) -> AsyncIterator[list[str]]:
-    """Yield the members of a sorted set in batches, lowest score first, from the one after `after` if it is there.
+    """Yield the members of a sorted set in batches, as `members_in_sorted_set`."""
+    async for rows in members_in_sorted_set(valkey, key, after):
+        yield [member for member, _ in rows]
+
+
+async def members_in_sorted_set(valkey: Valkey, key: str, after: str = "") -> AsyncIterator[list[tuple[str, float]]]:
+    """Yield members with their scores in batches, lowest score first, from the one after `after` if it is there.
 
     A member that is removed meanwhile moves the ranks of later ones, so each batch starts at the present rank of the
     last one. If that one is gone, the members with its score are yielded again rather than skipped.
@@ -127,7 +133,7 @@ async def keys_in_sorted_set(valkey: Valkey, key: str, after: str) -> AsyncItera
     rank = await valkey.call("ZRANK", key, after) if after else None
     start = 0 if rank is None else rank + 1
     while rows := await valkey.call("ZRANGE", key, start, start + SCAN_BATCH - 1, "WITHSCORES"):
-        yield [member for member, _ in rows]
+        yield rows
         last, score = rows[-1]
         rank = await valkey.call("ZRANK", key, last)
         start = await valkey.call("ZCOUNT", key, "-inf", f"({score!r}") if rank is None else rank + 1
