@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -152,7 +152,8 @@ def running_server(*options: str) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def running_cluster(primaries: int = 3, replicas: int = 0) -> Iterator[Cluster]:
+def running_cluster(primaries: int = 3, replicas: int = 0, of_last: Collection[int] = ()) -> Iterator[Cluster]:
+    """A cluster whose primaries share the slots evenly; or the last one has only the slots `of_last`."""
     options = ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"]
     options += ["--cluster-node-timeout", str(NODE_TIMEOUT_MS), *SYNC_AT_ONCE]
     with contextlib.ExitStack() as stack:
@@ -161,7 +162,7 @@ def running_cluster(primaries: int = 3, replicas: int = 0) -> Iterator[Cluster]:
             nodes.append(_start_server(folder / str(i), options))
             stack.callback(nodes[i].stop, signal.SIGKILL)
         cluster = Cluster(nodes, primaries)
-        _join(cluster)
+        _join(cluster, of_last)
         yield cluster
 
 
@@ -172,12 +173,13 @@ def _folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def _join(cluster: Cluster) -> None:
+def _join(cluster: Cluster, of_last: Collection[int]) -> None:
     clients = [node.redis_client() for node in cluster.nodes]
     for i in range(cluster.primaries):
-        first, last = SLOTS * i // cluster.primaries, SLOTS * (i + 1) // cluster.primaries - 1
+        is_last, sharing = i == cluster.primaries - 1, cluster.primaries - bool(of_last)
+        slots = set(range(SLOTS * i // sharing, min(SLOTS, SLOTS * (i + 1) // sharing))) - set(of_last)
         clients[i].execute_command("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
-        clients[i].execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
+        clients[i].execute_command("CLUSTER", "ADDSLOTS", *(of_last if of_last and is_last else slots))
     for node in cluster.nodes[1:]:
         clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", node.port)
     _wait_until(lambda: all(_info(c, "cluster_known_nodes") == str(len(clients)) for c in clients))

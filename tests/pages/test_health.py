@@ -56,7 +56,13 @@ def test_durations_numbers_and_sizes_are_formatted_with_units() -> None:
 
 
 def test_charts_without_requests_say_so_and_have_no_scale() -> None:
-    charts = {"updated": 0, "start": "1 h ago", "requests": ChartLine("requests/s", "M0 116"), "requests_max": "0"}
+    charts = {
+        "updated": 0,
+        "missing": False,
+        "start": "1 h ago",
+        "requests": ChartLine("requests/s", "M0 116"),
+        "requests_max": "0",
+    }
     text = render("operator-health-charts.html", charts={**charts, "latencies": [], "latency_max": "0"})
     assert "No requests in this time." in text
     assert "data-max" not in text

@@ -122,8 +122,7 @@ class HealthHistory:
     async def buckets(self, span: HistorySpan) -> list[HealthBucket]:
         """Return all complete buckets of a span, oldest first, also empty ones. One round trip."""
         scale = _RESOLUTIONS[span]
-        end = int(self._clock.now_s() - WRITE_DELAY_SECONDS) // scale.step * scale.step
-        starts = range(end - scale.shown * scale.step, end, scale.step)
+        starts = self._starts(span)
         keys = sorted({scale.key_at(start) for start in starts})
         found: dict[int, Counter[str]] = {}
         for fields in await self._valkey.batch([("HGETALL", key) for key in keys]):
@@ -131,6 +130,15 @@ class HealthHistory:
                 start, _, figure = name.partition(":")
                 found.setdefault(parse_int(start), Counter())[figure] = parse_int(count)
         return [HealthBucket(start, scale.step, found.get(start, Counter())) for start in starts]
+
+    def empty_buckets(self, span: HistorySpan) -> list[HealthBucket]:
+        """Return the buckets of a span as if nothing had been counted."""
+        return [HealthBucket(start, _RESOLUTIONS[span].step) for start in self._starts(span)]
+
+    def _starts(self, span: HistorySpan) -> range:
+        scale = _RESOLUTIONS[span]
+        end = int(self._clock.now_s() - WRITE_DELAY_SECONDS) // scale.step * scale.step
+        return range(end - scale.shown * scale.step, end, scale.step)
 
     async def page(self, span: HistorySpan) -> HealthHistoryPage:
         """Return the history of a span. One round trip."""

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from plaza.core.health_history import HealthHistory, HealthPoint, HistorySpan, merged
 from plaza.web.chart_geometry import HEIGHT, WIDTH
 from plaza.web.formatting import format_number
+from plaza.web.partial_reads import PartialReads
 
 # How many buckets of the history are one point of a chart, and one row of the table behind it.
 POINT_BUCKETS: Final[dict[HistorySpan, int]] = {"hour": 1, "week": 6}
@@ -23,8 +24,9 @@ class ChartLine(NamedTuple):
 
 
 async def chart_context(history: HealthHistory, span: HistorySpan) -> dict[str, Any]:
-    """Return the charts and their tables. One round trip."""
-    buckets = await history.buckets(span)
+    """Return the charts and their tables. They are empty while the history cannot be read. One round trip."""
+    reads = PartialReads()
+    buckets = await reads.read(history.buckets(span), history.empty_buckets(span))
     points = [bucket.point() for bucket in merged(buckets, POINT_BUCKETS[span])]
     rows = [bucket.point() for bucket in merged(buckets, ROW_BUCKETS[span])]
     busiest = max(point.requests_per_second for point in points)
@@ -32,6 +34,7 @@ async def chart_context(history: HealthHistory, span: HistorySpan) -> dict[str, 
     names = ("p50", "p95", "p99")
     return {
         "span": span,
+        "missing": reads.missing,
         "start": LABELS[span],
         "requests": ChartLine("requests/s", _path([p.requests_per_second for p in points], busiest)),
         "requests_max": format_number(busiest),

@@ -19,10 +19,13 @@ from msgspec import Struct, field
 from plaza.core import keys as core
 from plaza.core import metrics
 from plaza.core.clock import Clock
+from plaza.core.errors import Unavailable
 from plaza.core.health_history import BUCKET_SECONDS, HealthHistory, merged
 from plaza.core.prometheus import Metric
 from plaza.core.valkey import Valkey
 from plaza.core.valkey_memory import memory_warning, parse_info
+from plaza.web.partial_reads import PartialReads
+from plaza.web.system_state import node_name
 
 SPAN_SECONDS: Final = 60.0
 # A sample is used again for this long.
@@ -55,16 +58,16 @@ class NodeFigures(Struct, rename="camel"):
     """A Valkey server."""
 
     address: str
-    version: str
-    used_memory: int
-    peak_memory: int
-    memory_limit: int  # 0: no limit
-    fragmentation: float
-    keys: int
-    clients: int
-    ops_per_second: int
-    uptime_seconds: int
-    memory_warning: str  # empty unless operators should act
+    version: str = ""  # empty if it does not respond
+    used_memory: int = 0
+    peak_memory: int = 0
+    memory_limit: int = 0  # 0: no limit
+    fragmentation: float = 0
+    keys: int = 0
+    clients: int = 0
+    ops_per_second: int = 0
+    uptime_seconds: int = 0
+    memory_warning: str = ""  # empty unless operators should act
 
 
 class HealthFigures(Struct, rename="camel"):
@@ -126,7 +129,8 @@ class HealthMonitor:
             self._samples.popleft()
         nodes = await asyncio.gather(*(_node(node) for node in self._valkey.primaries()))
         sampled = _figures_between(self._samples[0], latest, list(nodes))
-        buckets = await self.history.buckets("hour")
+        history = self.history
+        buckets = await PartialReads().read(history.buckets("hour"), history.empty_buckets("hour"))
         last = merged(buckets, MINUTE_BUCKETS)[-1].point()
         return msgspec.structs.replace(
             sampled,
@@ -229,7 +233,12 @@ def _value_at_rank(buckets: Sequence[tuple[float, float]], rank: float) -> float
 
 
 async def _node(node: Valkey) -> NodeFigures:
-    text, keys = await node.batch([("INFO", "server", "memory", "clients", "stats"), ("DBSIZE",)])
+    try:
+        text, keys = await node.batch([("INFO", "server", "memory", "clients", "stats"), ("DBSIZE",)])
+    except Unavailable:
+        name = node_name(node)
+        problem = f"Valkey at {name} does not respond."
+        return NodeFigures(address=name, memory_warning=problem)
     info = parse_info(str(text))
     return NodeFigures(
         address=f"port {info['tcp_port']}" if info.get("tcp_port", "0") != "0" else "embedded",

@@ -14,7 +14,7 @@ from plaza.core.health_history import HistorySpan
 from plaza.core.http.access import ADMIN
 from plaza.core.http.request import Request
 from plaza.core.http.responses import EVENTS, Response, ServerSentEvent
-from plaza.keyspace.audit import AuditReport, Audits
+from plaza.keyspace.audit import AuditReport, Audits, AuditState
 from plaza.keyspace.browser import KeyBrowser
 from plaza.web import forms
 from plaza.web.health_charts import chart_context
@@ -22,6 +22,7 @@ from plaza.web.health_figures import HealthFigures, HealthMonitor
 from plaza.web.operator_navigation import confirmation, operator_page, operator_views
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
+from plaza.web.partial_reads import PartialReads
 from plaza.web.rendering import render, tabs
 from plaza.web.system_state import SystemStateReader
 from plaza.webhooks.endpoints import Webhooks
@@ -71,8 +72,10 @@ async def health(
     system: SystemStateReader,
     span: HistorySpan = "hour",
 ) -> Response[str]:
-    """Show throughput, latency, Valkey, jobs, audits and the demo."""
+    """Show throughput, latency, Valkey, jobs, audits and the demo; of a part of Valkey if the rest does not respond."""
     visitor = await site.visitors.from_request(request)
+    reads = PartialReads()
+    endpoints = await reads.read(webhooks.list_all(), [])
     return operator_page(
         request,
         site,
@@ -83,11 +86,12 @@ async def health(
         charts=await chart_context(monitor.history, span),
         spans=tabs("Span", SPANS, dict(zip(get_args(HistorySpan), SPANS, strict=True))[span][0]),
         state=await system.read(),
-        jobs=await monitor.jobs(),
-        groups_behind=await trimming.all_groups_behind(),
-        disabled_webhooks=[webhook for webhook in await webhooks.list_all() if not webhook.enabled],
-        demo=await site.demo.is_on(),
-        **await _audit_context(audits, keyspace),
+        jobs=await reads.read(monitor.jobs(), []),
+        groups_behind=await reads.read(trimming.all_groups_behind(), []),
+        disabled_webhooks=[webhook for webhook in endpoints if not webhook.enabled],
+        demo=await reads.read(site.demo.is_on(), None),
+        **await _audit_context(audits, keyspace, reads),
+        missing=reads.missing,
     )
 
 
@@ -103,13 +107,13 @@ async def stream(
 async def _updates(
     site: PageResponses, monitor: HealthMonitor, audits: Audits, span: HistorySpan
 ) -> AsyncGenerator[ServerSentEvent[HealthUpdate], None]:
-    shown = 0
+    shown, reads = 0, PartialReads()
     for _ in range(MAX_UPDATES):
         charts = await chart_context(monitor.history, span)
         drawn = render("operator-health-charts.html", charts=charts) if charts["updated"] > shown else ""
         shown = charts["updated"]
-        state = await audits.state()
-        jobs = render("operator-jobs.html", jobs=await monitor.jobs(), now=site.clock.now_ms())
+        state = await reads.read(audits.state(), AuditState(None, None))
+        jobs = render("operator-jobs.html", jobs=await reads.read(monitor.jobs(), []), now=site.clock.now_ms())
         audited = state.last.ended_at if state.last else 0
         yield ServerSentEvent(HealthUpdate(await monitor.figures(), _progress(state.running), jobs, drawn, audited))
         await asyncio.sleep(UPDATE_SECONDS)
@@ -168,9 +172,9 @@ async def switch_demo(request: Request, body: bytes, site: PageResponses) -> Res
     return site.form_response(request, visitor, body, path, "operator-demo-switch.html", message=message, demo=on)
 
 
-async def _audit_context(audits: Audits, keyspace: KeyBrowser) -> dict[str, Any]:
+async def _audit_context(audits: Audits, keyspace: KeyBrowser, reads: PartialReads | None = None) -> dict[str, Any]:
     """The state of audits. Findings in closed families are only counted: they may contain a token."""
-    state = await audits.state()
+    state = await (reads or PartialReads()).read(audits.state(), AuditState(None, None))
     return {"running": _progress(state.running), "last": state.last, "closed": keyspace.closed_patterns}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from msgspec import Struct
 from sqlalchemy import func, select
 
 from plaza.core import keys as core
+from plaza.core.errors import Unavailable
 from plaza.core.event_streams import all_streams
 from plaza.core.keyspace import Key, Layout
 from plaza.core.outbox import slot_tags
@@ -19,7 +21,9 @@ from plaza.core.sequences import chunks
 from plaza.core.sql import Sql
 from plaza.core.sql_events import EVENT_OUTBOX
 from plaza.core.valkey import Valkey
+from plaza.core.valkey.standalone import StandaloneValkey
 from plaza.core.valkey_memory import parse_info
+from plaza.web.partial_reads import PartialReads
 
 # Slots counted in one batch.
 SLOTS_PER_BATCH = 512
@@ -59,8 +63,9 @@ class SystemState(Struct, frozen=True):
     cluster_problem: str
     groups: list[GroupLag]
     sql_outbox: int
-    valkey_outbox: int | None  # None on one server, which needs none
+    valkey_outbox: int | None  # None on one server, which needs none, or while it cannot be read
     disk: DiskState
+    missing: bool  # whether a part could not be read
 
 
 class SystemStateReader:
@@ -74,19 +79,27 @@ class SystemStateReader:
 
     async def read(self) -> SystemState:
         """Return the state now. A round trip for each node and for each domain's events; on a cluster 32 more."""
-        nodes = self._valkey.primaries()
-        cluster = "" if Key.layout is Layout.PLAIN else str(await nodes[0].call("CLUSTER", "INFO"))
+        reads = PartialReads()
+        cluster = "" if Key.layout is Layout.PLAIN else await self._cluster_info()
         rows = await self._sql.fetch_all(select(func.count().label("waiting")).select_from(EVENT_OUTBOX))
         usage = await asyncio.to_thread(shutil.disk_usage, self._data_dir)
         return SystemState(
-            nodes=[_node_state(parse_info(str(await node.call("INFO")))) for node in nodes],
+            nodes=await asyncio.gather(*map(_state_of, self._valkey.primaries())),
             cluster=_cluster_text(parse_info(cluster)) if cluster else "",
             cluster_problem=_cluster_problem(parse_info(cluster)) if cluster else "",
-            groups=await self._groups(),
+            groups=await reads.read(self._groups(), []),
             sql_outbox=int(rows[0].waiting),
-            valkey_outbox=await self._outbox_owners() if cluster else None,
+            valkey_outbox=await reads.read(self._outbox_owners(), None) if cluster else None,
             disk=DiskState(usage.total, usage.free),
+            missing=reads.missing,
         )
+
+    async def _cluster_info(self) -> str:
+        """Return what the first node that responds says about the cluster."""
+        for node in self._valkey.primaries():
+            with suppress(Unavailable):
+                return str(await node.call("CLUSTER", "INFO"))
+        return "cluster_state:unknown"
 
     async def _groups(self) -> list[GroupLag]:
         """Return the groups of all streams, those with the most events waiting first."""
@@ -112,6 +125,19 @@ class SystemStateReader:
 
 def _fields(group: Any) -> dict[str, Any]:
     return group if isinstance(group, dict) else dict(zip(group[::2], group[1::2], strict=True))
+
+
+def node_name(node: Valkey) -> str:
+    """Return how the page names a node that does not respond."""
+    return f"port {node.address.port}" if isinstance(node, StandaloneValkey) else "the server"
+
+
+async def _state_of(node: Valkey) -> NodeState:
+    """Return the state of a node, also of one that does not respond. One round trip."""
+    try:
+        return _node_state(parse_info(str(await node.call("INFO"))))
+    except Unavailable:
+        return NodeState(node_name(node), 0, None, "", "It does not respond.")
 
 
 def _node_state(info: dict[str, str]) -> NodeState:
