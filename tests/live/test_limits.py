@@ -172,6 +172,19 @@ async def test_an_admin_deletes_a_session_and_a_group(web: Web, redis_client: An
     )
 
 
+async def test_a_deleted_group_leaves_the_statistics_members_of_all_viewers_of_one_moment(
+    live: LiveService, viewers: ViewerActions, clock: ManualClock, redis_client: Any
+) -> None:
+    await viewers.beat("ana", groups=("crew", "press"))
+    members = keys.EVENT_STATISTICS("E1")
+    others = {f"viewer{n}#203.0.113.7#press#ZZ": clock.now_ms() for n in range(1_001)}
+    await redis_client.zadd(members, others)
+    assert await live.delete_group("E1", "press")
+    (ana, *rest) = await redis_client.zrange(members, 0, -1, withscores=True)
+    assert ana == ("ana#203.0.113.7#crew#ZZ", clock.now_ms())
+    assert {(member.split("#", 1)[1], score) for member, score in rest} == {("203.0.113.7##ZZ", clock.now_ms())}
+
+
 async def test_public_pages_show_a_limited_number_of_sessions(
     functions: Functions, live: LiveService, figures: AudienceFigures, clock: ManualClock
 ) -> None:

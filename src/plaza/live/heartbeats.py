@@ -37,7 +37,8 @@ from plaza.live.player_reports import PlayerReports
 from plaza.live.session_claims import SessionClaims
 
 MAX_PLACES_PER_CALL = 50
-VIEWERS_PER_CALL = 1_000
+# If all have the group, a call takes Valkey 0.4 ms.
+VIEWERS_PER_CALL = 100
 
 
 class LiveService:
@@ -171,12 +172,13 @@ class LiveService:
         sessions = await self._valkey.call("SMEMBERS", keys.EVENT_SESSIONS(event))
         found = False
         for audience in (keys.event_audience(event), *map(keys.session_audience, sessions)):
-            cursor = ""
-            while cursor != "0":
-                existed, cursor = await self._functions.run(
-                    "live_delete_group", audience, group, cursor or "0", VIEWERS_PER_CALL
-                )
-                found = found or bool(existed)
+            for command in ("live_delete_group", "live_delete_group_in_statistics"):
+                cursor = ""
+                while cursor != "0":
+                    removed, cursor = await self._functions.run(
+                        command, audience, group, cursor or "0", VIEWERS_PER_CALL
+                    )
+                    found = found or bool(removed)
         return found
 
     async def get_event(self, event: str) -> LiveEvent:

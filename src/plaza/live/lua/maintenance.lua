@@ -269,25 +269,13 @@ command('delete_session', function(keys, args)
 end)
 
 -- Removes a group from the statistics member of a viewer: what it says would be counted again.
-local function delete_group_in_details(a, user, group)
-  local beat = score_ms(a.heartbeat, user)
-  local details = beat and find_details(a, user, beat)
-  local parts = details and split(details, '#') or {}
-  local position = index_of({unpack(parts, 3, #parts - 1)}, group)
-  if not position then return end
-  table.remove(parts, position + 2)
-  if #parts == 3 then table.insert(parts, 3, '') end -- no group: an empty part
-  local score = redis.call('ZSCORE', a.statistics, user .. details)
-  redis.call('ZREM', a.statistics, user .. details)
-  redis.call('ZADD', a.statistics, score, user .. table.concat(parts, '#'))
-end
-
--- delete_group: remove a group from an audience, and from the classes and the statistics members of a batch of viewers.
--- KEYS the audience's 9   ARGV group, cursor, batch   Reply {1 if it existed, next cursor ('0' at the end)}
+-- delete_group: remove a group from an audience, and from the classes of a batch of viewers.
+-- KEYS the audience's 9   ARGV group, cursor, batch   Reply {1 if anything had it, next cursor ('0' at the end)}
 command('delete_group', function(keys, args)
   local a, group = read_audience(keys, 1), args[1]
-  local existed = redis.call('HDEL', a.group_names, group)
+  local removed = redis.call('HDEL', a.group_names, group)
   local cursor, found = unpack(redis.call('HSCAN', a.viewers, args[2], 'COUNT', args[3]))
+  local deltas, entries = {}, {}
   for i = 1, #found, 2 do
     local user, entry = found[i], found[i + 1]
     local counted, class = parse_entry(entry)
@@ -296,12 +284,42 @@ command('delete_group', function(keys, args)
     if position then
       table.remove(groups, position)
       local new = class_of(country, groups)
-      if counted then recount(a, class, new) end
-      redis.call('HSET', a.viewers, user, string.sub(entry, 1, 1) .. new .. (string.match(entry, '\n.*') or ''))
-      delete_group_in_details(a, user, group)
+      if counted then
+        add_class(deltas, class, -1)
+        add_class(deltas, new, 1)
+      end
+      append_pair(entries, user, string.sub(entry, 1, 1) .. new .. (string.match(entry, '\n.*') or ''))
     end
   end
-  return {existed, cursor}
+  if entries[1] then
+    redis.call('HSET', a.viewers, unpack(entries))
+    write_counts(a, deltas)
+    removed = 1
+  end
+  return {removed, cursor}
+end)
+
+-- delete_group_in_statistics: remove a group from a batch of statistics members, also from those of other services. No
+-- viewer has it in their class any more, so their heartbeats do not write it again.
+-- KEYS the audience's 9   ARGV and reply as delete_group
+command('delete_group_in_statistics', function(keys, args)
+  local a, group = read_audience(keys, 1), args[1]
+  local cursor, found = unpack(redis.call('ZSCAN', a.statistics, args[2], 'COUNT', args[3]))
+  local old, new = {}, {}
+  for i = 1, #found, 2 do
+    local parts = split(found[i], '#') -- user, address, group …, country
+    local position = index_of({unpack(parts, 3, #parts - 1)}, group)
+    if position then
+      table.remove(parts, position + 2)
+      if #parts == 3 then table.insert(parts, 3, '') end -- no group: an empty part
+      old[#old + 1] = found[i]
+      append_pair(new, found[i + 1], table.concat(parts, '#'))
+    end
+  end
+  if not old[1] then return {0, cursor} end
+  redis.call('ZREM', a.statistics, unpack(old))
+  redis.call('ZADD', a.statistics, 'GT', unpack(new))
+  return {1, cursor}
 end)
 
 local function require_silence(a, before)
