@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from plaza.app import Plaza
 from plaza.core.auth import API, Actor
+from plaza.core.event_streams import all_streams
 from plaza.keyspace.proxy.service import Proxy
 from plaza.social import keys as k
 from plaza.social.account_deletion import AccountDeletion
@@ -23,6 +25,7 @@ from plaza.social.posts import Posts
 from plaza.social.relations import Relations
 from plaza.social.users import Users
 from tests.events.recorder import PRIVATE, EventRecorder
+from tests.social.conftest import trips
 
 ANA, BEN, ROOT = Actor("ana", "user"), Actor("ben", "user"), Actor("root", "admin")
 POSTS = [f"00000000-0000-4000-8000-00000000000{n}" for n in range(2)]
@@ -220,3 +223,28 @@ async def test_a_profile_that_is_written_through_the_proxy_is_announced(plaza: P
     )
     await write(Actor("zoe", "user"), ["HSET", "user:me", "bio", TEXT])
     await recorder.expect()  # custom and refused fields, reads, and users without a profile
+
+
+async def test_a_write_through_the_proxy_has_its_result_although_its_event_cannot_be_emitted(
+    plaza: Plaza, recorder: EventRecorder, redis_client: Any
+) -> None:
+    if plaza.core.valkey.clustered:
+        return
+    (stream,) = all_streams("social")
+    await redis_client.delete(stream.key)
+    await redis_client.set(stream.key, "another type")
+    commands = [["HSET", "user:me", "bio", TEXT], ["HINCRBY", "user:me", "visits", "1"]]
+    with capture_logs() as logs:
+        assert await plaza.get(Proxy).run(ANA, "127.0.0.1", commands) == [1, 1]
+        assert await plaza.get(Proxy).transact(ANA, "127.0.0.1", commands) == [0, 2]
+    assert [line["owners"] for line in logs if line["event"] == "proxy_write_not_announced"] == [["ana"], ["ana"]]
+
+
+async def test_profiles_that_are_written_together_are_announced_together(plaza: Plaza, recorder: EventRecorder) -> None:
+    commands = [["HSET", f"user:{name}", "bio", TEXT] for name in ("ana", "ben")]
+    one = await trips(plaza.get(Proxy).run(API, "127.0.0.1", commands[:1]))
+    await recorder.expect(("user.updated", {"username": "ana"}))
+    two = await trips(plaza.get(Proxy).run(API, "127.0.0.1", commands))
+    await recorder.expect(("user.updated", {"username": "ana"}), ("user.updated", {"username": "ben"}))
+    if not plaza.core.valkey.clustered:
+        assert one == two

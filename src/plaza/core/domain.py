@@ -195,6 +195,9 @@ class WorkerLoop(Protocol):
 # Called repeatedly; each call returns the seconds until the next one.
 Turn = Callable[[], Awaitable[float]]
 
+# Emits the events of keys that were changed from outside the domain, given their owners.
+EmitChanges = Callable[[Sequence[str]], Awaitable[None]]
+
 
 class Core(Struct, frozen=True):
     """The services that every domain uses, connected and ready."""
@@ -230,8 +233,8 @@ class Parts(Struct, frozen=True):
     topic_sources: Sequence[TopicSource] = ()
     inspectors: Sequence[Inspector] = ()  # audit checks against data outside Valkey
     encrypted: Sequence[EncryptedFields] = ()
-    # Emit the event of a write through the proxy, by the pattern of the key. Called with the owner.
-    on_proxy_write: Mapping[str, Callable[[str], Awaitable[None]]] = field(default_factory=dict)
+    # Emit the events of writes through the proxy, by the pattern of the keys.
+    on_proxy_write: Mapping[str, EmitChanges] = field(default_factory=dict)
     # Make due what was stored with a later time than now, after a clock was set back.
     on_clock_set_back: Sequence[OnSetBack] = ()
     # Called before the connections close.

@@ -44,7 +44,7 @@ from plaza.social.search_source import PostSearch, UserSearch
 from plaza.social.suggestions import SocialSuggestions
 from plaza.social.topic_source import PostTopics
 from plaza.social.user_states import SocialUserStates
-from plaza.social.users import Users, announce_profile_change
+from plaza.social.users import Users, announce_profile_changes
 
 
 def build(core: Core) -> Parts:
@@ -103,7 +103,7 @@ def build(core: Core) -> Parts:
         report_sources=[PostReports(posts), CommentReports(comments), UserReports(users, credentials)],
         topic_sources=[PostTopics(feeds, home, clock)],
         encrypted=[private.encrypted_fields()],
-        on_proxy_write={USER.pattern: partial(announce_profile_change, core.functions)},
+        on_proxy_write={USER.pattern: partial(announce_profile_changes, core.functions)},
         on_close=[passwords.close],
     )
 

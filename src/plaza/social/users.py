@@ -42,9 +42,9 @@ from plaza.social.read_view import hiding_keys
 POSTS_UPDATED_AT_ONCE = 50
 
 
-async def announce_profile_change(functions: Functions, name: str) -> None:
-    """Emit the event of a profile that was written through the proxy. One round trip."""
-    await functions.run("social_announce_profile", [USER(name)], name)
+async def announce_profile_changes(functions: Functions, names: Sequence[str]) -> None:
+    """Emit the events of profiles that were written through the proxy. One round trip on one server."""
+    await functions.run_each("social_announce_profile", [([USER(name)], [name]) for name in names])
 
 
 class Users:

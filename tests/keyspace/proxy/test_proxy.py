@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
 from typing import Any, Final
 
 import httpx
 
+from plaza.app import catalogues
 from plaza.articles import keys as articles
+from plaza.core import rate_limits
+from plaza.core.auth import Actor
+from plaza.core.functions import Functions
+from plaza.core.rate_limits import Limiter
 from plaza.core.sequences import pairs
+from plaza.keyspace.proxy import execution
+from plaza.keyspace.proxy.service import Proxy
 from plaza.social import keys as social
-from tests.keyspace.proxy.conftest import BANNED, POST, SECRET, ProxyClient, token
+from tests.core.relay import Relay
+from tests.keyspace.proxy.conftest import BANNED, ENCRYPTION, POST, SECRET, ProxyClient, token
+from tests.servers import Server
+from tests.timeouts import connect_for_test
 
 
 async def test_own_keys_are_readable_and_me_is_the_caller(ana: ProxyClient) -> None:
@@ -284,3 +295,21 @@ async def test_encrypted_fields_are_decrypted_for_their_user_only(
     for caller in (ana, api_key_client):
         assert "is encrypted" in await caller.run("HINCRBY", "user:ana", "credit_card", 1)
     assert await ana.run("HDEL", "user:me", "ssn") == 1
+
+
+async def test_a_write_has_its_result_although_valkey_is_lost_before_its_event(server: Server) -> None:
+    with server.redis_client() as plain:
+        plain.hset(social.USER("ana"), "username", "ana")
+    async with Relay(server.port) as relay, await connect_for_test(relay.url) as valkey:
+        functions = Functions(valkey, [execution.LIBRARY, rate_limits.LIBRARY])
+        await functions.load()
+
+        async def lose_valkey(owners: Sequence[str]) -> None:
+            relay.refuse = True
+            relay.cut()
+            await valkey.call("EXISTS", *owners)
+
+        on_write = {social.USER.pattern: lose_valkey}
+        proxy = Proxy(functions, Limiter(functions, on=False), catalogues(), ENCRYPTION, on_write=on_write)
+        commands = [["HSET", "user:me", "bio", "tea"], ["HINCRBY", "user:me", "visits", "1"]]
+        assert await proxy.run(Actor("ana", "user"), "127.0.0.1", commands) == [1, 1]

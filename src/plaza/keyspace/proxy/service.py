@@ -7,14 +7,16 @@ block Valkey or this process for others. Work is counted against the caller's ra
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, islice
 from time import monotonic
 from typing import Any, Final
 
+import structlog
 from msgspec.structs import replace
 
 from plaza.core.auth import Actor
+from plaza.core.domain import EmitChanges
 from plaza.core.encryption import FieldEncryption
 from plaza.core.functions import Functions, is_function_missing
 from plaza.core.keyspace import Catalogue
@@ -48,6 +50,8 @@ _TOO_MUCH_WORK: Final = "ERR the commands of this request are too much work. Sen
 
 Outcome = Any | Refused
 
+log = structlog.get_logger("plaza.proxy")
+
 
 class Proxy:
     """Runs commands under the access rules of the key catalogues."""
@@ -60,7 +64,7 @@ class Proxy:
         encryption: FieldEncryption,
         security_log: SecurityLog | None = None,
         account_log: AccountLog | None = None,
-        on_write: Mapping[str, Callable[[str], Awaitable[None]]] | None = None,
+        on_write: Mapping[str, EmitChanges] | None = None,
     ) -> None:
         self._functions = functions
         self._valkey = functions.valkey
@@ -226,12 +230,17 @@ class Proxy:
         return results
 
     async def _announce(self, plans: Sequence[CommandPlan], results: Sequence[Outcome]) -> None:
-        """Emit one event for each key whose declared fields were written. One round trip each."""
+        """Emit one event for each key whose declared fields were written. One round trip for each family of keys."""
         rows = zip(plans, results, strict=True)
         changed = {plan.changes for plan, result in rows if plan.changes and not isinstance(result, Refused)}
-        for pattern, owner in changed:
-            if (emit := self._on_write.get(pattern)) is not None:
-                await emit(owner)
+        for pattern, emit in self._on_write.items():
+            owners = sorted(owner for changed_pattern, owner in changed if changed_pattern == pattern)
+            if not owners:
+                continue
+            try:
+                await emit(owners)
+            except Exception:  # the writes were run, and a caller who is told that they failed repeats them
+                log.exception("proxy_write_not_announced", pattern=pattern, owners=owners)
 
     async def _hidden(self, plans: Sequence[CommandPlan], shares: Sequence[list[Any]]) -> list[list[bool]]:
         """Whether each key is hidden, such as a comment on a banned post. One round trip if any key may be."""
