@@ -121,6 +121,37 @@ def test_a_command_ends_with_all_its_output_and_without_freeing_objects(tmp_path
     assert json.loads(done.stdout)
 
 
+@pytest.mark.parametrize(("error", "status"), [("OperatorError('It is broken.')", 2), ("KeyboardInterrupt", 130)])
+def test_a_command_that_fails_has_printed_what_precedes_its_error(tmp_path: Path, error: str, status: int) -> None:
+    (tmp_path / "var").mkdir()
+    program = f"""
+import argparse, sys
+from plaza import cli
+from plaza.core.errors import OperatorError
+
+def fail(given):
+    print("the output")
+    raise {error}
+
+failing = argparse.ArgumentParser()
+failing.set_defaults(run=fail)
+cli.parser = lambda *_: failing
+sys.argv = ["plaza"]
+cli.run_and_exit()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={name: value for name, value in environment(tmp_path / "var").items() if name != "PYTHONUNBUFFERED"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIME_LIMIT_SECONDS,
+        check=False,
+    )
+    error_lines = ["plaza: It is broken."] if status == 2 else []
+    assert (done.returncode, done.stdout.splitlines()) == (status, ["the output", *error_lines])
+
+
 def test_a_server_imports_few_dataclasses(tmp_path: Path) -> None:
     """Each takes half a millisecond to define."""
     (tmp_path / "var").mkdir()

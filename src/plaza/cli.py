@@ -70,10 +70,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     configure_logs()
     try:
         run: Run = given.run
-        status = run(given)
-        if sys.stdout is not None:
-            sys.stdout.flush()
-        return status
+        try:
+            return run(given)
+        finally:  # also before the error of a command that fails
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except EXPECTED as error:
         return print_error(error)
     except KeyboardInterrupt:
