@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
+from typing import Any
 
 import asyncpg
 import httpx
@@ -15,9 +18,10 @@ import pytest
 from msgspec import structs
 
 from plaza.app import Plaza, running
-from plaza.backup import restoration
+from plaza.backup import restoration, valkey_part
 from plaza.backup.chunks import BrokenBackup
 from plaza.backup.creation import BackupRun
+from plaza.backup.postgres_part import PostgresSnapshot
 from plaza.backup.restoration import RestoreRun
 from plaza.backup.snapshots import BackupDirectory
 from plaza.core.errors import OperatorError
@@ -25,6 +29,10 @@ from plaza.core.functions import GENERATION
 from plaza.core.keys import RESTORING
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
+from plaza.core.valkey import Arg, connect
+from plaza.core.valkey.standalone import StandaloneValkey
+from plaza.keyspace.audit import Audits, FailoverWatch
+from plaza.keyspace.audit_keys import AUDIT_PRIMARIES
 from plaza.social.inbound_sync import InboundSync
 from tests.backup.storm import BackupStorm
 from tests.databases import database_with_tables, with_tables
@@ -163,9 +171,11 @@ async def test_a_restore_goes_back_from_a_newer_release(
         name = f"plaza_social_g{GENERATION + 1}_00000000"
         client.function_load(f"#!lua name={name}\nserver.register_function('f', function() return 1 end)")
     await BackupStorm(plaza).add_picture()
+    (settings.data_dir / "media" / "logo.png").write_bytes(b"of another service")
     assert (await RestoreRun(settings, directory).run(replaces=True)).audit.clean
     stored = {str(path.relative_to(settings.data_dir / "media")) for path in (settings.data_dir / "media").rglob("*.*")}
-    assert stored == {file.path for file in await directory.media_files(snapshot)}, "no later picture is left"
+    restored = {file.path for file in await directory.media_files(snapshot)}
+    assert stored == {*restored, "logo.png"}, "no later picture is left"
 
 
 async def test_a_restore_leaves_tables_of_other_services_in_postgresql_alone(
@@ -190,6 +200,80 @@ async def test_a_restore_leaves_tables_of_other_services_in_postgresql_alone(
                 assert client.dbsize() == before
         finally:
             await other.close()
+
+
+async def test_a_backup_leaves_out_tables_that_only_other_services_may_read(
+    postgres: Postgres, directory: BackupDirectory
+) -> None:
+    async with database_with_tables(postgres) as url:
+        other = await asyncpg.connect(url)
+        role = f"role_{token_hex(4)}"
+        try:
+            await other.execute(f"CREATE ROLE {role} LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}")
+            await other.execute("CREATE TABLE bill (id serial PRIMARY KEY); CREATE SEQUENCE bill_numbers")
+            await other.execute("SELECT nextval('bill_numbers')")
+            with directory.locked() as spool:
+                async with PostgresSnapshot.open(url.replace("postgres@", f"{role}@")) as snapshot:
+                    stored = await snapshot.store(directory.chunks, spool, lambda done: None)
+            assert {"media_contents", "shop_items"} <= stored.streams.keys()
+            assert "bill" not in stored.streams
+            assert "bill_numbers" not in stored.sequences
+        finally:
+            await other.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+            await other.close()
+
+
+async def test_a_restore_says_that_it_runs_as_soon_as_a_key_is_deleted(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete = StandaloneValkey.call
+
+    async def crash(node: StandaloneValkey, *command: Arg, **options: Any) -> Any:
+        if command[0] == "FLUSHDB":
+            raise SimulatedCrash
+        return await delete(node, *command, **options)
+
+    async with await connect(cluster.url) as valkey:
+        for number in range(100):
+            await valkey.call("SET", f"key:{number}", "")
+        with monkeypatch.context() as patch:
+            patch.setattr(StandaloneValkey, "call", crash)
+            with pytest.raises(SimulatedCrash):
+                await valkey_part.replace_all_keys(valkey, RESTORING(), "backup")
+        assert await valkey.call("GET", RESTORING()) == "backup"
+        sizes = [await node.call("DBSIZE") for node in valkey.primaries()]
+        assert 1 in sizes, "the others of its node are gone"
+        assert sum(sizes) > 1
+        await valkey_part.replace_all_keys(valkey, RESTORING(), "again")
+        assert sum([await node.call("DBSIZE") for node in valkey.primaries()]) == 1
+
+
+async def test_no_backup_is_deleted_while_a_restore_reads(
+    plaza: Plaza, directory: BackupDirectory, settings: Settings
+) -> None:
+    first = await BackupRun(plaza, directory).run()
+    second = await BackupRun(plaza, directory).run()
+    timer, cleaning = BackupDirectory(directory.folder), list[asyncio.Task[int]]()
+
+    def clean_up_meanwhile(name: str, done: int) -> None:
+        if name == "sql":
+            cleaning.append(asyncio.create_task(timer.keep(1)))
+
+    await RestoreRun(settings, directory, clean_up_meanwhile).run(first.id, replaces=True)
+    assert await asyncio.gather(*cleaning)
+    assert timer.kept_all
+    assert timer.ids() == [first.id, second.id]
+    assert await timer.keep(1) == 1
+
+
+async def test_the_primaries_of_a_backup_are_not_restored(
+    plaza: Plaza, directory: BackupDirectory, settings: Settings
+) -> None:
+    """Another machine has other ones, which is no failover."""
+    await plaza.core.valkey.call("HSET", AUDIT_PRIMARIES(), "f" * 40, "0-16383")
+    await BackupRun(plaza, directory).run()
+    await RestoreRun(settings, directory).run(replaces=True)
+    assert await FailoverWatch(plaza.get(Audits), settings.data_dir).check() is None
 
 
 async def test_a_backup_that_was_tampered_with_writes_no_other_file(

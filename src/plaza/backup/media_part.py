@@ -11,6 +11,7 @@ from sqlalchemy import delete, select
 from plaza.backup.chunks import ChunkStore
 from plaza.backup.snapshots import MediaFile, MediaPart
 from plaza.core.sql import Sql
+from plaza.media.contents import PICTURE_PATH
 from plaza.media.object_store import MediaStore, MissingFile, StoredFile
 from plaza.media.tables import CONTENTS, PICTURES
 
@@ -68,20 +69,27 @@ async def _lines(files: list[MediaFile]) -> AsyncIterator[bytes]:
 
 
 async def is_empty(store: MediaStore) -> bool:
-    """Whether the store has no files."""
-    async for page in store.list():
-        if page:
-            return False
+    """Whether the store has no pictures."""
+    async for _ in _paths(store):
+        return False
     return True
 
 
 async def load_files(files: list[MediaFile], chunks: ChunkStore, store: MediaStore, on_bytes: OnBytes) -> None:
-    """Write the files of a backup to a store, and delete all others."""
+    """Write the files of a backup to a store, and delete all other pictures."""
     for file in files:
         await store.put(file.path, await chunks.read_all(file.stream))
         on_bytes(file.stream.bytes)
     kept = {file.path for file in files}
-    await store.delete([file.path async for page in store.list() for file in page if file.path not in kept])
+    await store.delete([path async for path in _paths(store) if path not in kept])
+
+
+async def _paths(store: MediaStore) -> AsyncIterator[str]:
+    """Yield the paths of pictures. Others use a bucket too if Plaza has no prefix in it."""
+    async for page in store.list():
+        for file in page:
+            if PICTURE_PATH.fullmatch(file.path):
+                yield file.path
 
 
 async def delete_pictures(sql: Sql, paths: tuple[str, ...]) -> None:

@@ -28,7 +28,7 @@ SELECT c.relname AS table_name, a.attname AS name, COALESCE(array_position(i.ind
 FROM pg_class c
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
 LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
-WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
+WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND has_table_privilege(c.oid, 'SELECT')
 ORDER BY c.relname, a.attnum
 """
 _SEQUENCES: Final = """
@@ -64,7 +64,7 @@ class PostgresSnapshot:
         return {row[0] for row in await self._connection.fetch(statement)}
 
     async def store(self, chunks: ChunkStore, spool: Path, on_bytes: OnBytes) -> SqlPart:
-        """Store the rows of every table, by primary key."""
+        """Store the rows of every table that this role may read, by primary key. Others are of other services."""
         columns: dict[str, list[tuple[str, int]]] = {}
         for table, name, key_at in await self._connection.fetch(_COLUMNS):
             columns.setdefault(table, []).append((name, key_at))

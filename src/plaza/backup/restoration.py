@@ -30,6 +30,7 @@ from plaza.core.security_log import DONE, LogEntry
 from plaza.core.settings import Settings
 from plaza.core.valkey import Valkey
 from plaza.keyspace.audit import REPAIR, AuditReport, Audits
+from plaza.keyspace.audit_keys import AUDIT_PRIMARIES
 from plaza.media.object_store import MediaStore
 from plaza.valkey_discovery import open_connection
 
@@ -70,6 +71,10 @@ class RestoreRun:
 
     async def run(self, id: str = "", *, replaces: bool = False, operator: str = "@cli") -> Restored:
         """Restore a backup, the latest by default. With `replaces`, what the target has is deleted first."""
+        with self._directory.being_read():
+            return await self._run(id, replaces=replaces, operator=operator)
+
+    async def _run(self, id: str, *, replaces: bool, operator: str) -> Restored:
         snapshot = await self.check(id)
         sql_migrations.refuse_unknown(snapshot.sql.revisions, self._folders())
         self._refuse_other_database(snapshot)
@@ -81,6 +86,7 @@ class RestoreRun:
                 await postgres_part.refuse_newer(self._settings.database_url, self._folders())
             await _refuse_other_process(valkey)
             count = await self._write(snapshot, valkey)
+            await valkey.call("DEL", AUDIT_PRIMARIES())  # those of the backup: other ones are no failover
             audit = await self._repair(snapshot, settings, operator)
             (self._settings.data_dir / UNFINISHED_RESTORE).rmdir()
             await valkey.call("DEL", keys.RESTORING())
@@ -119,8 +125,7 @@ class RestoreRun:
     async def _write(self, snapshot: Snapshot, valkey: Valkey) -> int:
         """Write keys, tables, files and secrets. Returns the number of keys."""
         settings, chunks = self._settings, self._chunks
-        await valkey_part.delete_keys(valkey)
-        await valkey.call("SET", keys.RESTORING(), snapshot.id)
+        await valkey_part.replace_all_keys(valkey, keys.RESTORING(), snapshot.id)
         await delete_libraries(valkey)  # a newer Plaza's would refuse this one
         scratch = settings.data_dir / UNFINISHED_RESTORE
         shutil.rmtree(scratch, ignore_errors=True)

@@ -23,6 +23,8 @@ from plaza.core.errors import OperatorError
 FORMAT: Final = 1
 # Of the data directory.
 SECRET_FILES: Final = ("api-key", "jwt-secret", "data-key")
+# The file that a restore locks while it reads.
+_READERS: Final = "readers"
 
 
 class ValkeyPart(msgspec.Struct, frozen=True):
@@ -81,6 +83,7 @@ class BackupDirectory:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.chunks = ChunkStore(folder / "chunks")
+        self.kept_all = False  # because a restore was reading
         self._snapshots = folder / "snapshots"
 
     @contextmanager
@@ -103,6 +106,20 @@ class BackupDirectory:
                 shutil.rmtree(spool, ignore_errors=True)
         except BlockingIOError:
             raise OperatorError(f"Another backup to {self.folder} is running. Wait until it ends.") from None
+        finally:
+            os.close(handle)
+
+    @contextmanager
+    def being_read(self) -> Iterator[None]:
+        """Keep all backups during the block. Backups go on."""
+        try:
+            handle = os.open(self.folder / _READERS, os.O_RDONLY | os.O_CREAT, 0o600)
+        except OSError:  # a disk that cannot be written, or no directory: nothing is deleted there
+            yield
+            return
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH)
+            yield
         finally:
             os.close(handle)
 
@@ -155,7 +172,18 @@ class BackupDirectory:
         return _decode_index(await self.chunks.read_all(snapshot.media.index))
 
     async def keep(self, count: int) -> int:
-        """Delete all but the newest backups, and what only they use. Returns their number."""
+        """Delete all but the newest backups, and what only they use. Returns their number; 0 if a restore reads."""
+        handle = os.open(self.folder / _READERS, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return await self._keep(count)
+        except BlockingIOError:
+            self.kept_all = True
+            return 0
+        finally:
+            os.close(handle)
+
+    async def _keep(self, count: int) -> int:
         old = self.ids()[:-count]
         for id in old:
             (self._snapshots / f"{id}.json").unlink()

@@ -19,6 +19,7 @@ from plaza.core.valkey import Arg, ReplyError, Valkey, connect, scan_pages
 from plaza.core.valkey.address import parse_url
 from plaza.core.valkey.connection_fencing import CONNECTION_NAMES, own_name_prefix
 from plaza.core.valkey.rdb_stream import RdbStream, open_rdb
+from plaza.core.valkey.slots import key_slot
 from plaza.core.valkey.standalone import StandaloneValkey
 
 # Of a batch of DUMP or RESTORE: a key can have many megabytes.
@@ -130,7 +131,10 @@ def _database(node: Valkey) -> int:
     return node.address.database if isinstance(node, StandaloneValkey) else 0
 
 
-async def delete_keys(valkey: Valkey) -> None:
-    """Delete every key of the database."""
-    for node in valkey.primaries():
+async def replace_all_keys(valkey: Valkey, key: str, value: str) -> None:
+    """Delete every key of the database, and set one. It is there as soon as any other is gone."""
+    slot = key_slot(key)
+    nodes = sorted(valkey.primaries(), key=lambda node: slot not in valkey.slots_on(node))
+    await nodes[0].multi([("FLUSHDB",), ("SET", key, value)], timeout=_CALL_SECONDS)
+    for node in nodes[1:]:
         await node.call("FLUSHDB", timeout=_CALL_SECONDS)

@@ -62,6 +62,8 @@ def _backup(given: argparse.Namespace) -> int:
         snapshot = with_plaza_logged(run, "backup", str(given.directory))
     new, replaced = _megabytes(directory.chunks.written_bytes), directory.chunks.replaced
     print(f"Backup {snapshot.id}: {_contents(snapshot)}; {new} written.")
+    if directory.kept_all:
+        print("No older backup was deleted, because a restore reads this directory. The next backup does so.")
     if replaced:
         print(f"{replaced:,} chunks of earlier backups were damaged and are written again. Check the disk.")
     return 0

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import secrets
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from sqlalchemy import bindparam, delete, select
@@ -90,6 +91,10 @@ class Contents:
 
     async def _delete_files(self, path: str, files: Sequence[ImageFile]) -> None:
         await self._store.delete([file_path(path, file) for file in files])
+
+
+# What `file_path` returns.
+PICTURE_PATH: Final = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}-[0-9a-f]{8}/[a-z]+\.[a-z]+")
 
 
 def file_path(path: str, file: ImageFile) -> str:
