@@ -29,6 +29,7 @@ from plaza.live.model import (
     PlaybackQuality,
     Viewer,
 )
+from plaza.sessions.service import Sessions
 from plaza.social.accounts import Accounts
 from plaza.social.keys import AUTH_USER, USER, USER_POSTS
 from plaza.social.model import NewPost, PasswordLogin
@@ -38,6 +39,7 @@ from plaza.web import chart_geometry, routes_operator_health
 from plaza.web.formatting import format_utc
 from plaza.web.text_html import format_date_time
 from tests.pages.conftest import PageClient, ParsedPage
+from tests.timeouts import within_time_limit
 from tests.waiting import eventually
 
 PAGES = [
@@ -327,3 +329,12 @@ async def test_the_audience_page_shows_retention_comparison_quality_and_exports(
         if file in ("viewing-sessions.csv", "viewing-sessions.jsonl"):
             assert "ben" in answer.text
     assert (await admin.get("/app/operator/live/audience/other.csv?event=night")).status_code in (404, 422)
+
+
+async def test_an_open_page_gets_nothing_more_once_its_session_ended(plaza: Plaza, admin: PageClient) -> None:
+    async with within_time_limit(), admin.stream("GET", "/app/operator/health/stream") as stream:
+        updates = stream.aiter_lines()
+        await anext(updates)
+        await plaza.get(Sessions).sign_out("ana")
+        async for _ in updates:
+            pass

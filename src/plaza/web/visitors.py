@@ -128,12 +128,16 @@ class Visitors:
         token = self._form_tokens.token(visit.token)
         return Visitor(visit.token, actor, tuple(cookies), avatars[actor.name], unread, cart, token)
 
-    async def while_admin(self, actor: Actor, updates: AsyncGenerator[T, None]) -> AsyncIterator[T]:
-        """Pass on the updates of an open page until its user is no admin any more. No round trip if that is cached."""
+    async def while_admin(self, visitor: Visitor, updates: AsyncGenerator[T, None]) -> AsyncIterator[T]:
+        """Pass on the updates of an open page until its session ends or its user is no admin any more.
+
+        No round trip if both are cached.
+        """
         async with aclosing(updates):
             async for update in updates:
-                found = await self._credentials.actor(actor.name)
-                if found is None or not found.is_admin:
+                visit = await self._session_cache.find(visitor.session or "")
+                found = await self._credentials.actor(visitor.name)
+                if visit is None or visit.user != visitor.name or found is None or not found.is_admin:
                     return
                 yield update
 
