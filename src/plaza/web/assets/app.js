@@ -202,12 +202,24 @@ searchInput?.addEventListener("focus", () => {
   import("./search-box.js").then((module) => module.start(searchInput));
 }, { once: true });
 
+function isPlainClick(event) {
+  return event.button === 0 && !(event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
+}
+
 // A click on a picture shows it large. With a modifier key, the browser opens it in a new tab as usual.
 document.addEventListener("click", async (event) => {
   const link = event.target.closest("[data-lightbox]");
-  if (!link || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  if (!link || !isPlainClick(event)) return;
   event.preventDefault();
   (await import("./lightbox.js")).open(link);
+});
+
+// "Older" adds to the list, also if it is clicked before the script for that is there.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("main .more > a[rel=next]");
+  if (!link || !isPlainClick(event)) return;
+  event.preventDefault();
+  import("./lists.js").then((module) => module.addOlder(link), () => location.assign(link.href));
 });
 
 // A click anywhere on a post in a list opens it, unless it is on a control or selects text.

@@ -2,6 +2,8 @@
 //
 // Browsers do not store pages of a signed-in user, so Back loads the first page. What was added is loaded again then.
 
+import { randomId } from "./root.js";
+
 const MAX_RESTORED_PAGES = 10;
 
 const more = () => document.querySelector("main .more:has(> a[rel=next])");
@@ -27,25 +29,20 @@ async function loadNext() {
   return added[0];
 }
 
-function isPlainClick(event) {
-  return event.button === 0 && !(event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
-}
-
-document.addEventListener("click", async (event) => {
-  const link = event.target.closest("main .more > a[rel=next]");
-  if (!link || !isPlainClick(event) || !more()?.previousElementSibling) return;
-  event.preventDefault();
+// Called with a link "Older" that was clicked.
+export async function addOlder(link) {
   if (link.ariaBusy) return;
+  if (!more()?.previousElementSibling) return location.assign(link.href);
   link.ariaBusy = "true";
   try {
     const first = await loadNext();
     history.scrollRestoration = "manual";
-    history.replaceState({ pages: (history.state?.pages ?? 0) + 1, list: history.state?.list ?? crypto.randomUUID?.() ?? String(Math.random()) }, "");
+    history.replaceState({ pages: (history.state?.pages ?? 0) + 1, list: history.state?.list ?? randomId() }, "");
     first?.querySelector("a, button")?.focus({ preventScroll: true });
   } catch {
     location.assign(link.href);
   }
-});
+}
 
 addEventListener("pagehide", () => {
   if (history.state?.list) sessionStorage.setItem(`place ${history.state.list}`, String(scrollY));
