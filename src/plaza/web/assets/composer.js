@@ -2,7 +2,7 @@
 //
 // After a post the form is replaced by an empty one, so the listeners are on the document.
 
-import { root } from "./root.js";
+import { randomId, root } from "./root.js";
 import { upload } from "./upload.js";
 
 const MAX_PICTURES = 4;
@@ -45,7 +45,7 @@ async function addPicture(file) {
   list().append(row);
   updateButton();
   try {
-    const fields = { csrf: composer().elements.csrf.value, once: crypto.randomUUID() };
+    const fields = { csrf: composer().elements.csrf.value, once: randomId() };
     const response = await upload(`${root}/app/media`, fields, file, (part) => { row.querySelector("progress").value = part; });
     row.replaceWith(template(response.responseText));
     showMessage("Picture added.");
