@@ -24,7 +24,7 @@ export function openStream(url, onData, { onState = () => {}, onStart = () => {}
     stream.onerror = () => {
       onState("the server is not responding; retrying");
       if (stream.readyState !== EventSource.CLOSED) return;
-      if (retryMs === RETRY_MS) stopIfRefused(stream.url);
+      stopIfRefused(stream.url);
       retryTimer = setTimeout(start, retryMs * (1 + Math.random()));
       retryMs = Math.min(2 * retryMs, MAX_RETRY_MS);
     };
