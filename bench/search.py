@@ -2,7 +2,7 @@
 
 `BENCH_POSTS` sets the number of posts (100,000; the docs want 1,000,000). Words follow Zipf's law, as in natural text.
 Reading results from Valkey is not part of it: every list costs the same there. At the end a Plaza runs on the same
-index, and posts are sent to it at a fixed rate.
+index. It is asked for suggestions over HTTP, which read users from Valkey, and posts are sent to it at a fixed rate.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import random
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate, count, islice
 from pathlib import Path
 from time import perf_counter, process_time
@@ -24,6 +24,7 @@ from sqlalchemy import select, text
 
 from bench.page import ROOT, markdown_table, store_section
 from bench.search_indexing import INDEXING_TITLES, POSTS_PER_SECOND, SECONDS, Indexing, measure_indexing
+from bench.search_requests import QueryTimes, measure_suggestions, percentiles, process_seconds, time_queries
 from plaza.core.search_source import SearchDocument
 from plaza.core.sequences import chunks
 from plaza.core.settings import Settings
@@ -86,21 +87,6 @@ class Texts:
 
 
 @dataclass
-class QueryTimes:
-    """The time of each query by the CPU and by the clock."""
-
-    cpu_ms: list[float] = field(default_factory=list)
-    clock_ms: list[float] = field(default_factory=list)
-
-    @property
-    def of_cpu_and_clock(self) -> tuple[list[float], list[float]]:
-        return self.cpu_ms, self.clock_ms
-
-    def __str__(self) -> str:
-        return f"CPU {_percentiles(self.cpu_ms)}, by the clock {_percentiles(self.clock_ms)} (p50 / p95)"
-
-
-@dataclass
 class Figures:
     """What was measured of one database."""
 
@@ -124,32 +110,8 @@ class CpuMeter:
         if self._postmaster is None:
             return 0.0
         pid, ended = self._postmaster.pid, self._postmaster.cpu_times()
-        running = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return sum(map(_process_seconds, running)) + float(ended.children_user + ended.children_system)
-
-    async def measure(self, run: Callable[[str], Awaitable[object]], queries: Sequence[str]) -> QueryTimes:
-        """Run every query once."""
-        times = QueryTimes()
-        for query in queries:
-            cpu, started = self.seconds(), perf_counter()
-            await run(query)
-            times.clock_ms.append(1_000 * (perf_counter() - started))
-            times.cpu_ms.append(1_000 * (self.seconds() - cpu))
-        return times
-
-
-def _process_seconds(pid: str) -> float:
-    # Exact to the nanosecond; `cpu_times` counts in hundredths of a second.
-    try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
-    except OSError:  # it has just ended
-        return 0.0
-
-
-def _percentiles(times: Sequence[float]) -> str:
-    ordered = sorted(times)
-    p50, p95 = (ordered[int(len(ordered) * share)] for share in (0.5, 0.95))
-    return f"{p50:.1f} / {p95:.1f} ms"
+        running = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+        return sum(map(process_seconds, running)) + float(ended.children_user + ended.children_system)
 
 
 async def measure(name: str, settings: Settings, meter: CpuMeter) -> Figures:
@@ -164,6 +126,10 @@ async def measure(name: str, settings: Settings, meter: CpuMeter) -> Figures:
     size = await _size(sql, settings)
     queries = await _ask(name, sql, meter, texts)
     await sql.close()
+    names = [name for name, _ in Texts(1).users()]
+    requests = await measure_suggestions(settings, names, texts.prefixes(), meter.database_seconds)
+    queries["suggestions, the whole request"] = requests
+    print(f"{name}: suggestions, the whole request: {requests}", flush=True)
     contents = (" ".join(texts.pick(texts.chance.randint(8, 40))) for _ in count())
     indexing = await measure_indexing(settings, contents, meter.database_seconds)
     print(f"{name}: {indexing}", flush=True)
@@ -220,7 +186,7 @@ async def _ask(name: str, sql: Sql, meter: CpuMeter, texts: Texts) -> dict[str, 
     }
     measured = {}
     for title, (ask, given) in asked.items():
-        measured[title] = await meter.measure(ask, given)
+        measured[title] = await time_queries(ask, given, meter.seconds)
         print(f"{name}: {title}: {measured[title]}", flush=True)
     return measured
 
@@ -240,7 +206,7 @@ def tables(figures: Sequence[Figures]) -> str:
         ["posts indexed per second of CPU", *(f"{each.posts_per_cpu_second:,.0f}" for each in figures)],
     ]
     asked = [
-        [title, *(_percentiles(times) for each in figures for times in each.queries[title].of_cpu_and_clock)]
+        [title, *(percentiles(times) for each in figures for times in each.queries[title].of_cpu_and_clock)]
         for title in figures[0].queries
     ]
     sent = [list(row) for row in zip(INDEXING_TITLES, *(each.indexing.cells() for each in figures), strict=True)]

@@ -1,7 +1,6 @@
 """CPU of a page compared with its JSON route, in the server process, for the same users.
 
-A page may cost at most twice its route. Each request is by another user with an own session, so per-user caches do not
-help.
+Each request is by another user with an own session, so per-user caches do not help.
 
     python -m bench web
 """
