@@ -12,8 +12,10 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from plaza import app
 from plaza.app import Plaza, running
-from plaza.core.idempotency import STORED_MS
+from plaza.core.clock import Clock, ManualClock
+from plaza.core.idempotency import DAY_MS, STORED_MS
 from plaza.core.keys import IDEMPOTENCY
 from plaza.core.settings import Settings
 from tests.http_servers import client_of
@@ -73,7 +75,12 @@ class RepeatingClient:
 
 
 @pytest.fixture
-async def client(sql_settings: Settings, server: Server) -> AsyncIterator[RepeatingClient]:
+async def client(
+    sql_settings: Settings, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[RepeatingClient]:
+    # At noon, because a request whose key is lost is repeated as a new one after midnight.
+    noon = Clock().now_ms() // DAY_MS * DAY_MS + DAY_MS // 2
+    monkeypatch.setattr(app, "Clock", lambda: ManualClock(noon))
     settings = replace(sql_settings, valkey_url=server.url, rate_limits=False, api_key=ADMIN["X-API-Key"])
     async with running(settings) as plaza, client_of(plaza.app) as http:
         account = {"username": "ana", "password": "a long pass phrase of ana"}
