@@ -99,6 +99,11 @@ CASES: list[tuple[str, dict[str, str], dict[str, str]]] = [
     ("PlazaValkeyUnavailable", {"plaza_valkey_errors_total": "0+1x120"}, {"plaza_valkey_errors_total": "9x120"}),
     ("PlazaFailover", {"plaza_failovers_total": "0x100 1x20"}, {"plaza_failovers_total": "1x120"}),
     (
+        "PlazaFailoverRepairSlow",
+        {"plaza_failover_repair_progress_ratio": "1x90 0.4x30"},
+        {"plaza_failover_repair_progress_ratio": "0.4x105 1x15"},
+    ),
+    (
         "PlazaValkeyMemoryHigh",
         {"plaza_valkey_memory_bytes": "81x120", "plaza_valkey_memory_limit_bytes": "100x120"},
         {"plaza_valkey_memory_bytes": "81x120", "plaza_valkey_memory_limit_bytes": "0x120"},

@@ -103,6 +103,14 @@ ALERTS: Final = (
         "Find out why the node failed, and check on the Health page that the repair has ended.",
     ),
     Alert(
+        "PlazaFailoverRepairSlow",
+        f"{metric_name(metrics.FAILOVER_PROGRESS)} < 1",
+        10,
+        "warning",
+        "The repair after a failover has run for ten minutes. Until it ends, counters and lists may be wrong.",
+        "The Health page shows its progress. It works half of the time beside other clients; check the load of Valkey.",
+    ),
+    Alert(
         "PlazaValkeyMemoryHigh",
         f"{MEMORY_SHARE} > {WARN_SHARE}",
         5,
@@ -355,6 +363,11 @@ scrape_configs:
 
 Metrics of Plaza's jobs have a label `job` of their own. Without `honor_labels`, Prometheus renames it to
 `exported_job`, and the panels of jobs show one line for all.
+
+A `plaza worker` on its own serves no `/metrics`, so the alerts about jobs, failovers and dead-lettered events know
+nothing of what it runs: its log and the Health page do. If it takes over a daily job that a server ran before,
+`PlazaJobStopped` fires until that server restarts. Where you use these alerts, prefer `plaza serve`, whose figures have
+those of its worker.
 
 `promtool check rules alerts.yaml` checks the rules, as the tests do.
 

@@ -15,7 +15,7 @@ from plaza.core.embedded_valkey import EmbeddedValkey
 from plaza.core.errors import Unavailable
 from plaza.core.events import Events
 from plaza.core.invariants import NOT_COMPARED
-from plaza.core.leases import LeaseHeld
+from plaza.core.leases import Lease, LeaseHeld
 from plaza.core.settings import Settings
 from plaza.core.valkey.address import parse_url
 from plaza.core.valkey.rdb_stream import open_rdb
@@ -157,6 +157,8 @@ async def test_a_repair_that_could_not_compare_all_is_repeated(
             assert report is not None
             assert [(group.family, group.rule) for group in report.left] == [("search_document", NOT_COMPARED)]
             assert await valkey.call("HKEYS", AUDIT_PRIMARIES()) == ["former"]
+        with pytest.raises(Unavailable, match="Not compared, because no worker handles their events: search_document"):
+            await watch.timer().run(Lease(plaza.core.functions, "core.failover", 1))
         await handle_all(valkey, STREAMS, GROUP)
         report = await watch.check()
         assert report is not None

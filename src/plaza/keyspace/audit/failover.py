@@ -19,6 +19,7 @@ from typing import Final
 import structlog
 
 from plaza.core import metrics
+from plaza.core.errors import Unavailable
 from plaza.core.invariants import NOT_COMPARED
 from plaza.core.leases import Lease, LeaseHeld
 from plaza.core.timers import Timer
@@ -60,6 +61,8 @@ class FailoverWatch:
             return "a primary is new; the repair waits for a running audit"
         if report is None:
             return ""
+        if behind := _not_compared(report):
+            raise Unavailable(f"Not compared, because no worker handles their events: {', '.join(behind)}.")
         left = sum(group.count for group in report.left)
         return f"{report.repaired:,} repaired after a failover, {left:,} findings left"
 
@@ -82,8 +85,7 @@ class FailoverWatch:
             # Without a cluster there is one shard. If slots have moved, those that were lost may be anywhere.
             is_bounded = self._valkey.clustered and all(current[id] == known[id] for id in current.keys() - new)
             report = await self._repair(len(new), LostShards(slots[id] for id in new) if is_bounded else None)
-            if any(group.rule == NOT_COMPARED for group in report.left):
-                log.warning("failover_repair_incomplete", left=[group.family for group in report.left])
+            if _not_compared(report):
                 return report
             metrics.FAILOVERS.inc(len(new))
         # Last: if the process dies before, the next check repairs again.
@@ -110,6 +112,11 @@ class FailoverWatch:
         # one has a second id, that of its former primary.
         was_promoted = info["master_replid2"].strip("0") != ""
         return f"{info['run_id']}-{info['master_replid']}" if was_promoted else info["run_id"]
+
+
+def _not_compared(report: AuditReport) -> list[str]:
+    """Return the families that a repair could not compare with their source data; it has to be repeated."""
+    return [group.family for group in report.left if group.rule == NOT_COMPARED]
 
 
 def _ranges(slots: Sequence[int]) -> str:
