@@ -168,6 +168,27 @@ async def test_servers_restart_one_after_the_other_without_a_failed_request(prox
         await loading
 
 
+@pytest.mark.parametrize("proxy", ["nginx"], indirect=True)
+async def test_nginx_repeats_a_post_that_a_stopping_server_did_not_answer_if_it_has_a_key(proxy: ReverseProxy) -> None:
+    unanswered = 0
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal unanswered
+        unanswered += (await reader.readuntil(b"\r\n\r\n")).startswith(b"POST")
+        writer.close()
+
+    stopping = await asyncio.start_server(hang_up, "127.0.0.1", proxy.behind[1])
+    async with served("one", proxy.behind[0]), client_of(proxy) as client, stopping:
+
+        async def statuses(**headers: str) -> set[int]:
+            posts = [await client.post("/files", content=b"x", headers=headers) for _ in range(4)]
+            return {post.status_code for post in posts}
+
+        assert await statuses(**{"idempotency-key": "a-key"}) == {200}
+        assert unanswered
+        assert await statuses() == {200, 502}, "it may have run"
+
+
 def test_the_page_shows_the_files_that_are_tested() -> None:
     page = (DOCS / "proxies.md").read_text()
     for file in FILES.values():
