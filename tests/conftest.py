@@ -118,6 +118,14 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
+@pytest.fixture
+def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    """The clock of the Plaza that a test opens. It stands still, so that no day and no five minutes end meanwhile."""
+    clock = ManualClock(time.time_ns() // 1_000_000)
+    monkeypatch.setattr("plaza.app.Clock", lambda: clock)
+    return clock
+
+
 @pytest.fixture(scope="session")
 def session_server() -> Iterator[Server]:
     with running_server() as server:

@@ -12,6 +12,7 @@ import pytest
 
 from plaza.app import running
 from plaza.core.auth import Auth
+from plaza.core.clock import ManualClock
 from plaza.core.settings import Settings
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server
@@ -22,10 +23,15 @@ NEW = {"title": "Run every day", "category": 3, "is_public": True, "duration": 2
 
 
 @pytest.fixture
-async def web(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+async def web(place: Server | Cluster, tmp_path: Path, stopped_clock: ManualClock) -> AsyncIterator[httpx.AsyncClient]:
     settings = Settings(data_dir=tmp_path, valkey_url=place.url, api_key=API_KEY, jwt_secret=SECRET, rate_limits=False)
     async with running(settings) as plaza, client_of(plaza.app) as client:
         yield client
+
+
+@pytest.fixture
+def today(stopped_clock: ManualClock) -> date:
+    return datetime.fromtimestamp(stopped_clock.now_s(), UTC).date()
 
 
 def as_(name: str) -> dict[str, str]:
@@ -39,11 +45,12 @@ def refused(answer: httpx.Response, status: int, code: str = "", field: str = ""
     assert not field or answer.json()["field"] == field
 
 
-async def test_a_challenge_is_created_joined_tracked_posted_in_and_reacted_to(web: httpx.AsyncClient) -> None:
+async def test_a_challenge_is_created_joined_tracked_posted_in_and_reacted_to(
+    web: httpx.AsyncClient, today: date
+) -> None:
     made = await web.post("/challenges", json=NEW, headers=as_("ana"))
     assert made.status_code == 201, made.text
     id = made.json()["id"]
-    today = datetime.now(UTC).date()
     assert made.json() | {"created_at": 0} == {
         "id": id,
         "title": "Run every day",
@@ -95,7 +102,7 @@ async def test_a_repeated_idempotency_key_returns_the_first_response(web: httpx.
     assert len((await web.get(f"/challenges/{id}/posts")).json()["posts"]) == 1
 
 
-async def test_invalid_input_is_422_with_the_field(web: httpx.AsyncClient) -> None:
+async def test_invalid_input_is_422_with_the_field(web: httpx.AsyncClient, today: date) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"category": 6}, "category"),
         ({"category": 0}, "category"),
@@ -125,7 +132,7 @@ async def test_invalid_input_is_422_with_the_field(web: httpx.AsyncClient) -> No
         refused(
             await web.post(f"/challenges/{id}/posts", json={"text": text}, headers=as_("ben")), 422, "invalid", "text"
         )
-    future = {"date": (datetime.now(UTC).date() + timedelta(days=1)).isoformat()}
+    future = {"date": (today + timedelta(days=1)).isoformat()}
     refused(await web.post(f"/challenges/{id}/track", json=future, headers=as_("ben")), 422, "invalid", "date")
     before = {"date": "2020-02-02"}
     refused(await web.post(f"/challenges/{id}/track", json=before, headers=as_("ben")), 422, "invalid", "date")
@@ -135,14 +142,14 @@ async def test_invalid_input_is_422_with_the_field(web: httpx.AsyncClient) -> No
     refused(await web.post(f"/challenges/{closed}/join", headers=as_("ben")), 403, "private")
 
 
-async def test_only_an_admin_can_run_the_daily_job(web: httpx.AsyncClient) -> None:
+async def test_only_an_admin_can_run_the_daily_job(web: httpx.AsyncClient, today: date) -> None:
     await web.post("/challenges", json=NEW, headers=as_("ana"))
     refused(await web.post("/challenges/roll", headers=as_("ana")), 403)
     refused(await web.post("/challenges/roll"), 401)
     rolled = await web.post("/challenges/roll", headers={"x-api-key": API_KEY})
     assert rolled.status_code == 200, rolled.text
     assert rolled.json()["db_len"] == {"clg": 1, "mmbr": 0, "post": 0, "reaction": 0, "tracking": 0}
-    assert rolled.json()["day_index"] == (datetime.now(UTC).date() - date(1970, 1, 1)).days % 30
+    assert rolled.json()["day_index"] == (today - date(1970, 1, 1)).days % 30
     again = await web.post("/challenges/roll", headers={"x-api-key": API_KEY}, json={})
     assert again.json() == rolled.json() | {"rebuilt": [], "rows": dict.fromkeys(rolled.json()["db_len"], 0)}
 

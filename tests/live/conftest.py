@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,6 +28,7 @@ from tests.http_servers import client_of
 from tests.servers import Cluster, Server
 
 AT = "/analytics/events/E1"
+SLOT_MS = 300_000
 
 
 @pytest.fixture
@@ -142,11 +142,10 @@ async def plaza_at(place: Server | Cluster, data_dir: Path, **settings: Any) -> 
 
 
 @pytest.fixture
-def no_record_is_due() -> None:
-    """Wait if five minutes end soon, so that no record is written during the test."""
-    left = 300 - time.time() % 300
-    if left < 15:
-        time.sleep(left)
+def no_record_is_due(stopped_clock: ManualClock) -> ManualClock:
+    """Set the clock to the start of five minutes, so that no record is written during the test."""
+    stopped_clock.set(stopped_clock.now_ms() // SLOT_MS * SLOT_MS)
+    return stopped_clock
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from plaza.core.clock import ManualClock
 from tests.live.conftest import Web
 
 GUIDE = Path(__file__).parents[2] / "docs" / "live.md"
@@ -16,11 +15,11 @@ EXAMPLE = re.compile(r"```http\n(\w+) (\S+) as (\w+)\n(?:\n(.*?)\n)?```\n```json
 TIMES = {"timestamp", "last_beat"}
 
 
-@pytest.mark.usefixtures("no_record_is_due")
-async def test_the_examples_of_the_guide_are_right(web: Web) -> None:
+async def test_the_examples_of_the_guide_are_right(no_record_is_due: ManualClock, web: Web) -> None:
     examples = EXAMPLE.findall(GUIDE.read_text())
     assert len(examples) == GUIDE.read_text().count("```http")
     for method, path, who, body, expected in examples:
+        no_record_is_due.advance(seconds=0.001)
         headers = web.admin if who == "admin" else web.user(who)
         response = await web.client.request(method, path, content=body, headers=headers)
         assert without_times(response.json()) == json.loads(expected), (method, path)
