@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 from plaza.accounts.model import LogQuery
@@ -83,6 +84,16 @@ async def test_a_report_that_another_admin_closed_is_not_changed(plaza: Plaza, a
         late = await cleo.post(path, data={**forms[1], "action": "dismiss"})
         assert (late.status_code, "ben has closed this report" in late.text) == (409, True)
         assert (await plaza.get(Reports).get(int(number))).state == "resolved"
+
+        # An admin opens it again, also one that another admin has closed. Two who close it at once do not both do so.
+        closed_path = "/app/operator/reports?state=resolved"
+        for _ in range(5):
+            reopened = await cleo.submit(path, page=closed_path, action="open")
+            assert (reopened.status_code, reopened.headers["location"]) == (303, closed_path)
+            assert (await plaza.get(Reports).get(int(number))).state == "open"
+            actions = zip((ben, cleo), forms, ("resolve", "dismiss"), strict=True)
+            sent = (client.post(path, data={**form, "action": action}) for client, form, action in actions)
+            assert sorted(each.status_code for each in await asyncio.gather(*sent)) == [303, 409]
 
 
 async def test_the_queue_shows_each_thing_and_what_was_done_with_it(plaza: Plaza, ana: PageClient, url: str) -> None:

@@ -29,6 +29,10 @@ class AlreadyReported(Conflict):
     title, code = "You have reported this already", "already_reported"
 
 
+class ClosedByAnother(Conflict):
+    title, code = "Another admin has closed this report", "closed_by_another"
+
+
 class NewReport(msgspec.Struct, forbid_unknown_fields=True):
     subject: Subject
     id: ThingId

@@ -19,7 +19,7 @@ from plaza.core.sql_paging import ids_in_table, newest_ids
 from plaza.core.username_locks import lock_username
 from plaza.core.valkey import Valkey
 from plaza.reports.events import STREAM, ReportCreated, ReportReopened, ReportResolved
-from plaza.reports.model import AlreadyReported, NewReport, Report, ReportChange, ReportsQuery, Subject
+from plaza.reports.model import AlreadyReported, ClosedByAnother, NewReport, Report, ReportChange, ReportsQuery, Subject
 from plaza.reports.tables import REPORTS
 
 _OTHERS = REPORTS.alias()
@@ -119,8 +119,11 @@ class Reports:
         rows = await self._sql.fetch_all(_OPEN_COUNTS, subject=subject, ids=list(ids))
         return {row.thing: row.reports for row in rows}
 
-    async def change(self, actor: Actor, id: int, change: ReportChange) -> Report:
-        """Close a report, with a note, or open it again. Closing it again changes the note only."""
+    async def change(self, actor: Actor, id: int, change: ReportChange, *, own_or_open: bool = False) -> Report:
+        """Close a report, with a note, or open it again. Closing it again changes the note only.
+
+        With `own_or_open` a report that another admin has closed is not changed (`ClosedByAnother`).
+        """
         now, is_open = self._clock.now_ms(), change.state == "open"
         values = {
             "state": change.state,
@@ -133,6 +136,8 @@ class Reports:
             before = (await tx.execute(select(REPORTS).where(REPORTS.c.id == id).with_for_update())).one_or_none()
             if before is None:
                 raise _missing(id)
+            if own_or_open:
+                require_own_or_open(before.state, before.admin, actor.name)
             if is_open and before.state != "open" and await _has_open_report(tx, before):
                 raise AlreadyReported("The reporter has another open report of this. Work on that one.")
             statement = update(REPORTS).where(REPORTS.c.id == id).values(values).returning(REPORTS)
@@ -171,6 +176,12 @@ class Reports:
         rows = await self._sql.fetch_all(_BY_IDS, ids=wanted)
         found = {row.id: _report(row, row.of_thing, row.of_author) for row in rows}
         return [found.get(id) for id in wanted]
+
+
+def require_own_or_open(state: str, closed_by: str, admin: str) -> None:
+    """Raise `ClosedByAnother` if another admin has closed the report."""
+    if state != "open" and closed_by != admin:
+        raise ClosedByAnother(f"{closed_by or 'Another admin'} has closed this report. It is {state}.")
 
 
 async def _has_open_report(tx: Any, row: Any) -> bool:

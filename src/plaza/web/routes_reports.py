@@ -15,8 +15,8 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page
 from plaza.core.report_source import ReportedThing
-from plaza.reports.model import NewReport, Report, ReportChange, ReportId, ReportsQuery, Subject
-from plaza.reports.service import Reports
+from plaza.reports.model import NewReport, Report, ReportChange, ReportId, ReportsQuery, State, Subject
+from plaza.reports.service import Reports, require_own_or_open
 from plaza.social.feeds import Feeds
 from plaza.social.model import Username
 from plaza.social.users import Users
@@ -46,8 +46,9 @@ MAX_TEXT_CHARACTERS: Final = 400
 TAB: Final = "Reports"
 
 DestructiveAction = Literal["remove", "suspend"]
-Action = Literal["remove", "suspend", "dismiss", "resolve"]
-_NOTES: Final = {"remove": "Removed.", "suspend": "Author suspended.", "dismiss": "", "resolve": ""}
+Action = Literal["remove", "suspend", "dismiss", "resolve", "open"]
+_STATES: Final[dict[Action, State]] = {"dismiss": "dismissed", "open": "open"}
+_NOTES: Final = {"remove": "Removed.", "suspend": "Author suspended."}
 
 
 class ReportAction(msgspec.Struct):
@@ -201,17 +202,13 @@ async def act(
     admin, given = visitor.require_user(), forms.parse_form(body)
     action = forms.convert_fields({"action": given.get("action", "")}, ReportAction).action
     found = await reports.get(id)
-    _require_own_or_open(found, admin.name)
+    is_closing = action != "open"
+    if is_closing:
+        require_own_or_open(found.state, found.admin, admin.name)
     if action == "remove":
         await reports.remove_thing(admin, found)
     elif action == "suspend":
         await users.suspend(admin, found.author, on=True)
-    state: Literal["resolved", "dismissed"] = "dismissed" if action == "dismiss" else "resolved"
-    await reports.change(admin, id, ReportChange(state, given.get("note", "")[:1_000] or _NOTES[action]))
+    note = given.get("note", "")[:1_000] or _NOTES.get(action, "")
+    await reports.change(admin, id, ReportChange(_STATES.get(action, "resolved"), note), own_or_open=is_closing)
     return site.form_response(request, visitor, body, f"{PATH}?state=open")
-
-
-def _require_own_or_open(report: Report, admin: str) -> None:
-    """Refuse to change what another admin has closed since the page was loaded. A second click changes nothing."""
-    if report.state != "open" and report.admin != admin:
-        raise Conflict(f"{report.admin or 'Another admin'} has closed this report. It is {report.state}.")
