@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -76,4 +77,16 @@ def look_at(page: Page, name: str) -> list[str]:
     found += excess_widths(page)
     found += violations(page, "target-size")
     page.screenshot(path=ARTEFACTS / f"{name}-380-dark.jpeg", quality=80)
+    if os.environ.get("SCREENSHOTS") == "all":
+        _all_pictures(page, name)
     return found
+
+
+def _all_pictures(page: Page, name: str) -> None:
+    """Take pictures of the whole page in every width and scheme."""
+    page.evaluate("scrollTo(0, 0)")
+    for width in (380, 768, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            page.screenshot(path=ARTEFACTS / f"{name}-{width}-{scheme}-whole.jpeg", quality=80, full_page=True)

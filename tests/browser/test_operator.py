@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, FilePayload, Page, Route, expect
 
@@ -18,6 +19,7 @@ from tests.browser.community import BrowserWindow
 from tests.browser.demo_server import SEND_HEARTBEAT, DemoServer, confirm, running_demo, sign_in_as_robin
 from tests.media.images import picture
 from tests.processes import until
+from tests.timeouts import TIME_LIMIT_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -469,7 +471,24 @@ def _failing_webhook(robin: Page) -> str:
     return path
 
 
-def test_operator_pages_are_accessible_in_light_and_dark_wide_and_narrow(robin: Page) -> None:
+def _moderated(demo: DemoServer) -> int:
+    """Ban a post, report another twice and close one of these reports. Returns the open one."""
+    with httpx.Client(base_url=demo.url, timeout=TIME_LIMIT_SECONDS) as api:
+        login = api.post("/auth/login", json={"username": "robin", "password": demo.password})
+        api.headers["authorization"] = f"Bearer {login.json()['access_token']}"
+        banned, reported = (each["post"]["id"] for each in api.get("/feed/explore?limit=2").json()["posts"])
+        api.patch(f"/posts/{banned}/ban").raise_for_status()
+        reason = "It says the same in every group, and always with the same link. " * 4
+        for state in ("dismissed", ""):
+            report = api.post("/reports", json={"subject": "post", "id": reported, "reason": reason})
+            report.raise_for_status()
+            if state:
+                api.patch(f"/reports/{report.json()['id']}", json={"state": state, "note": reason}).raise_for_status()
+    return int(report.json()["id"])
+
+
+def test_operator_pages_are_accessible_in_light_and_dark_wide_and_narrow(robin: Page, demo: DemoServer) -> None:
+    report = _moderated(demo)
     found: dict[str, list[str]] = {}
     pages = {
         "operator-live": "/app/operator/live",
@@ -481,6 +500,7 @@ def test_operator_pages_are_accessible_in_light_and_dark_wide_and_narrow(robin: 
         "operator-webhooks": "/app/operator/webhooks",
         "operator-webhook": _failing_webhook(robin),
         "operator-health": "/app/operator/health",
+        "operator-health-week": "/app/operator/health?span=week",
         "operator-growth": "/app/operator/growth",
         "operator-users": "/app/operator/users",
         "operator-desk-user": "/app/operator/users/mira",
@@ -489,6 +509,8 @@ def test_operator_pages_are_accessible_in_light_and_dark_wide_and_narrow(robin: 
         "operator-item": "/app/operator/items/1",
         "operator-orders": "/app/operator/orders",
         "operator-reports": "/app/operator/reports",
+        "operator-closed-reports": "/app/operator/reports?state=dismissed",
+        "operator-confirmation-with-note": f"/app/operator/reports/{report}/remove",
         "operator-banned-posts": "/app/operator/reports/banned-posts",
         "operator-log": "/app/operator/log",
         "operator-keys-of-user": "/app/operator/keys?of=user&id=mira",

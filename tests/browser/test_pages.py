@@ -374,6 +374,7 @@ def every_page(plaza: BrowserCommunity) -> dict[str, str]:
         "leaderboard": f"/app/challenges/{plaza.challenge}/leaderboard",
         "events": "/app/events",
         "event": "/app/events/harvest",
+        "coming-event": "/app/events/coming",
         "odd-event": "/app/events/odd",
         "search": "/app/search?q=garden",
         "search-nothing": "/app/search?q=jonass",
@@ -415,7 +416,10 @@ def test_every_page_is_accessible_in_light_and_dark_wide_and_narrow(windows: Win
         plaza.request("POST", f"/challenges/{joined}/{action}", "mira")
     long_name = "America/Argentina/ComodRivadavia"
     plaza.request("PUT", f"/challenges/{joined}/reminder", "mira", hour=18, time_zone=long_name)
+    plaza.request("PUT", "/analytics/events/coming", "admin", title=EVIL[:190], description=EVIL, starts_at=4 * 10**12)
+    noted = plaza.request("POST", f"/challenges/{joined}/posts", "mira", text=EVIL)["id"]
     mine = {
+        "edit-challenge-post": f"/app/challenges/posts/{noted}/edit",
         "edit-post": f"/app/posts/{own}/edit",
         "joined-challenge": f"/app/challenges/{joined}",
         "edit-comment": f"/app/posts/{own}/comments/{comment}/edit",
@@ -429,8 +433,30 @@ def test_every_page_is_accessible_in_light_and_dark_wide_and_narrow(windows: Win
     for name, path in {**every_page(plaza), **mine}.items():
         page.goto(path)
         found[name] = look_at(page, name)
-    window.errors = [line for line in window.errors if "404" not in line]  # the page that does not exist
+    found |= look_at_answers(page, plaza)
+    window.context.clear_cookies()
+    page.goto("/app")
+    found["guest"] = look_at(page, "guest")
+    window.errors = [line for line in window.errors if "404" not in line and "401" not in line and "403" not in line]
     assert {name: violated for name, violated in found.items() if violated} == {}
+
+
+def look_at_answers(page: Page, plaza: BrowserCommunity) -> dict[str, list[str]]:
+    """Look at pages that answer a form: after a report, and after a text that was sent without a session."""
+    page.goto(f"/app/report?subject=post&id={plaza.post}")
+    page.get_by_label("What is wrong").fill("Rude")
+    page.get_by_role("button", name="Report").click()
+    expect(page.get_by_text("Thank you")).to_be_visible()
+    found = {"reported": look_at(page, "reported")}
+    page.goto("/app")
+    page.get_by_label("Your post").fill(EVIL)
+    page.context.clear_cookies()
+    page.evaluate("document.getElementById('content').form.submit()")  # as without JavaScript
+    page.get_by_label("Username").fill("mira")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("button", name="Send again")).to_be_visible()
+    return found | {"draft": look_at(page, "draft")}
 
 
 def wait_until_found(plaza: BrowserCommunity, name: str) -> None:
