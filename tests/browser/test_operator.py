@@ -21,6 +21,12 @@ from tests.media.images import picture
 from tests.processes import until
 from tests.timeouts import TIME_LIMIT_SECONDS
 
+# Playwright finds nothing on a page that is being left.
+LOG_MESSAGES = """() => {
+  const status = document.getElementById("status-message");
+  new MutationObserver(() => console.log(status.textContent)).observe(status, { childList: true });
+}"""
+
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DemoServer]:
@@ -51,6 +57,16 @@ def test_the_live_page_updates_by_itself(robin: Page) -> None:
     expect(robin.locator("#f-now")).to_have_text("2")
     expect(robin.locator('[data-shares="group"]')).to_contain_text("testers")
     expect(robin.locator('[data-shares="session"]')).to_contain_text("stage")
+    held: list[Route] = []
+    robin.route("**/live/audience*", lambda route: held.append(route))
+    robin.evaluate(LOG_MESSAGES)
+    with robin.expect_console_message(lambda line: line.text == "Loading…"):  # it takes seconds for large audiences
+        robin.get_by_role("link", name="Audience: how long viewers stay").click(no_wait_after=True)
+    held[0].continue_()
+    robin.wait_for_url("**/live/audience*")
+    robin.go_back()
+    expect(robin.locator("#f-state")).to_have_text("updating live")
+    expect(robin.locator("#status-message")).to_be_empty()
     assert robin.locator("#f-chart .chart-line").get_attribute("d")
     expect(robin.locator(".chart-area", has=robin.locator("#f-chart"))).to_have_attribute("data-max", re.compile(r"\d"))
 
@@ -360,6 +376,7 @@ def test_an_operator_reviews_comments_and_banned_posts(browser: Browser, demo: D
 
 
 def test_an_operator_closes_reports_and_searches_the_log(browser: Browser, demo: DemoServer, robin: Page) -> None:
+    day = f"{datetime.now(UTC):%Y-%m-%d}"
     other = BrowserWindow(browser, demo.url)
     other.page.goto("/app/sign-in")
     other.page.get_by_role("button", name="Mira").click()
@@ -390,7 +407,7 @@ def test_an_operator_closes_reports_and_searches_the_log(browser: Browser, demo:
     robin.goto("/app/operator/log")
     robin.get_by_role("main").get_by_label("Search").fill("suspend")
     robin.get_by_label("Show").select_option("admin")
-    robin.get_by_label("From").fill(f"{datetime.now(UTC):%Y-%m-%d}")
+    robin.get_by_label("From").fill(day)
     robin.get_by_role("main").get_by_role("button", name="Search").click()
     expect(robin.locator("table.log tbody tr").first).to_contain_text("on=0")
     with robin.expect_download() as download:

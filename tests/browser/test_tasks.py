@@ -80,7 +80,10 @@ def test_a_challenge_is_started_tracked_shared_and_left(windows: Windows) -> Non
     page.get_by_label("Public").uncheck()
     page.get_by_role("button", name="Start").click()
     challenge = page.url
+    days = [f"{datetime.now(UTC):%Y-%m-%d}"]
     page.get_by_role("button", name="Join").click()
+    expect(page.get_by_label("Amount in pages")).to_be_visible()
+    days.append(f"{datetime.now(UTC):%Y-%m-%d}")
     page.get_by_label("Amount in pages").fill("12.5")
     page.get_by_role("button", name="Track today").click()
     expect(page.get_by_text("1 of 21 days tracked")).to_be_visible()
@@ -92,7 +95,7 @@ def test_a_challenge_is_started_tracked_shared_and_left(windows: Windows) -> Non
     page.get_by_role("link", name="Your days").click()
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_text("You have not tracked a day yet.")).to_be_visible()
-    expect(page.get_by_label("Date (UTC)")).to_have_attribute("min", f"{datetime.now(UTC):%Y-%m-%d}")  # when she joined
+    assert page.get_by_label("Date (UTC)").get_attribute("min") in days, "when she joined"
     page.get_by_role("button", name="Track this day").click()
     expect(page.get_by_role("button", name="Undo")).to_be_visible()
 

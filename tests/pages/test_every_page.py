@@ -101,6 +101,7 @@ async def test_every_form_and_every_page_works(ana: PageClient, url: str, plaza:
         response = await ana.get(f"/app{path}")
         assert response.status_code == 200, (path, response.text)
         assert "Sign out" in response.text, path
+        assert '<form class="search-box" role="search"' in response.text, path
         assert "data-avatar" not in response.text, path
         times = [attributes for tag, attributes in ParsedPage(response.text).elements if tag == "time"]
         assert all(at["title"].endswith(" UTC") and at["datetime"].endswith("Z") for at in times), path

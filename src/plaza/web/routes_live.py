@@ -33,7 +33,7 @@ class AudienceCounts(Struct):
 
 @page.get("/events", access=PUBLIC)
 async def events(request: Request, site: PageResponses, schedule: EventSchedule, sidebar: Sidebar) -> Response[str]:
-    """List events: what comes, what has viewers, what was; for admins also undeclared ones that have viewers."""
+    """List events: what comes, what has viewers, what was; for admins also undeclared ones."""
     visitor = await site.visitors.from_request(request)
     listed, now = await schedule.list_events(), site.clock.now_ms()
     coming = sorted((e for e in listed if (e.starts_at or 0) > now), key=lambda event: event.starts_at or 0)

@@ -6,9 +6,11 @@
 import { root } from "./root.js";
 
 const MESSAGE_MS = 3000, LONG_MESSAGE_MS = 8000;
+// A next page that takes longer than this is announced, for at most so long: the answer may be no page.
+const SLOW_MS = 300, LOADING_MS = 20_000;
 
 const statusMessage = document.getElementById("status-message");
-let messageTimer = 0, afterMessage = () => {};
+let messageTimer = 0, slowTimer = 0, afterMessage = () => {};
 
 // Shows a text for a while, with a button if there is one: then it also stays while the pointer or the focus is on it.
 // `after` is called when the text has gone, also because of another one.
@@ -29,6 +31,19 @@ function showMessage(text, failed = false, button = null, after = () => {}) {
   }
   messageTimer = setTimeout(end, failed || button ? LONG_MESSAGE_MS : MESSAGE_MS);
 }
+
+addEventListener("beforeunload", () => {
+  clearTimeout(slowTimer);
+  slowTimer = setTimeout(() => {
+    showMessage("Loading…");
+    clearTimeout(messageTimer);
+    messageTimer = setTimeout(() => showMessage(""), LOADING_MS);
+  }, SLOW_MS);
+});
+addEventListener("pageshow", ({ persisted }) => {
+  clearTimeout(slowTimer);
+  if (persisted) showMessage("");
+});
 
 function undoButton(attributes) {
   const button = Object.assign(document.createElement("button"), { textContent: "Undo", type: "button" });
