@@ -11,6 +11,8 @@ import pytest
 from msgspec import structs
 
 from plaza.app import Plaza, running
+from plaza.articles.keys import ARTICLES_BY_TIME
+from plaza.caching.keys import ITEM_VIEWS
 from plaza.core.errors import NotFound
 from plaza.core.settings import DemoMode, Settings
 from plaza.demo.generator import SMALL_COMMUNITY, CommunityPlan
@@ -56,6 +58,16 @@ async def test_the_simulation_keeps_every_invariant(plaza: Plaza, demo: Demo, re
     assert len(after["explore_feed"][()]) > COMMUNITY_POSTS
     assert after["article_up"] != before["article_up"]
     assert await plaza.get(AudienceFigures).alive(EVENT) > 15
+
+
+async def test_members_that_other_services_add_do_not_stop_the_simulation(
+    plaza_with_users: Plaza, redis_client: Any
+) -> None:
+    await redis_client.zadd(ITEM_VIEWS(), {"item1": -3})  # the document's own example
+    await redis_client.zadd(ARTICLES_BY_TIME(), {"article:news": 1})
+    simulation = DemoSimulation(plaza_with_users.core, plaza_with_users.services, Random(3))
+    for _ in range(20):
+        await simulation.step()
 
 
 async def test_one_of_many_workers_simulates(plaza_with_users: Plaza, redis_client: Any, settings: Settings) -> None:

@@ -21,6 +21,7 @@ from plaza.core.paging import Page
 from plaza.core.valkey import Valkey
 from plaza.demo.phrases import fill_slots, read_texts
 from plaza.demo.users import CommunityUsers, DemoUser
+from plaza.shop.model import is_item_id
 from plaza.shop.views import Views
 from plaza.social.comments import Comments
 from plaza.social.engagements import Engagements
@@ -121,8 +122,10 @@ class DemoActions:
         return await self._follows.follow(actor, self._choices.choose(self._community.users).username)
 
     async def _vote(self, user: DemoUser, actor: Actor) -> object:
-        id = int((await self._choices.choose_recent(ARTICLES_BY_TIME())).partition(":")[2])
-        return await self._articles.vote(actor, id, "up" if self._rng.random() < 0.85 else "down")
+        _, _, id = (await self._choices.choose_recent(ARTICLES_BY_TIME())).partition(":")
+        if not id.isdecimal():  # another service's
+            raise NotFound("There is no article to vote for.")
+        return await self._articles.vote(actor, int(id), "up" if self._rng.random() < 0.85 else "down")
 
     async def _choose_challenge(self, actor: Actor) -> Any:
         return self._choices.choose((await self._challenges.page(actor, Page(limit=20))).challenges)
@@ -145,7 +148,8 @@ class DemoActions:
 
     async def _view_item(self, user: DemoUser, actor: Actor) -> object:
         """View an item as a guest, popular items more often."""
-        items: list[str] = await self._valkey.call("ZRANGE", ITEM_VIEWS(), 0, RECENT_ITEMS - 1)
+        members: list[str] = await self._valkey.call("ZRANGE", ITEM_VIEWS(), 0, RECENT_ITEMS - 1)
+        items = [member for member in members if is_item_id(member)]
         guest = None if len(self._guests) < MAX_GUESTS else self._choices.choose(self._guests)
         visit, seen = await self._views.view(guest, int(self._choices.choose(items, 1.5)))
         if guest is None:
