@@ -305,3 +305,22 @@ async def test_finding_the_words_of_a_batch_lets_other_work_go_first(monkeypatch
     other.cancel()
     assert list(rows) == list(documents)
     assert turns == len(documents)
+
+
+async def test_a_weight_is_never_given_to_a_document_that_took_the_place_of_another(
+    sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, fetch_all = SearchIndex(sql), sql.fetch_all
+    await index.write("posts", {"old": document("a", weight=1), "rest": document("b", weight=2)})
+
+    async def fetch_then_replace(*args: Any, **values: Any) -> Any:
+        found = await fetch_all(*args, **values)
+        monkeypatch.setattr(sql, "fetch_all", fetch_all)
+        await index.write("posts", {"rest": None})  # the last: SQLite gives its id to the next document
+        await index.write("posts", {"new": document("c", weight=3)})
+        return found
+
+    monkeypatch.setattr(sql, "fetch_all", fetch_then_replace)
+    await index.reweigh("posts", {"old": 10, "rest": 20})
+    weights = {key: row.weight for key, row in (await index.stored("posts", ["old", "rest", "new"])).items()}
+    assert weights == {"old": 10, "new": 3}

@@ -164,7 +164,10 @@ _MATCHES_BY_KEYS = select(*_MATCH_COLUMNS).where(*HAS_KEY)
 _WEIGHTS_BY_KEYS = select(SEARCH_DOCUMENT.c.id, SEARCH_DOCUMENT.c.key, SEARCH_DOCUMENT.c.weight).where(*HAS_KEY)
 _OF_ID = SEARCH_DOCUMENT.c.id == bindparam("of_id")
 _OF_ID_UPDATE = update(SEARCH_DOCUMENT).where(_OF_ID)
-_SET_WEIGHT = _OF_ID_UPDATE.values(weight=bindparam("new_weight"))
+# The id was read before the transaction, and SQLite gives the id of the last document to the next one.
+_SET_WEIGHT = _OF_ID_UPDATE.where(
+    SEARCH_DOCUMENT.c.kind == bindparam("of_kind"), SEARCH_DOCUMENT.c.key == bindparam("of_key")
+).values(weight=bindparam("new_weight"))
 _COLUMNS_BUT_TERMS: Final = ("author", "created_ms", "weight", "tags")
 _BY_AUTHOR = select(SEARCH_DOCUMENT.c.key).where(
     SEARCH_DOCUMENT.c.kind == bindparam("kind"), SEARCH_DOCUMENT.c.author == bindparam("author")
@@ -304,7 +307,10 @@ class SearchIndex:
         if changed:
             async with self._sql.begin() as tx:
                 await lock_writers(self._sql, tx)
-                rows = [{"of_id": stored[key].id, "new_weight": weight} for key, weight in changed.items()]
+                rows = [
+                    {"of_id": stored[key].id, "of_kind": kind, "of_key": key, "new_weight": weight}
+                    for key, weight in changed.items()
+                ]
                 await tx.execute(_SET_WEIGHT, rows)
                 await self.names.reweigh(tx, kind, changed)
         return list(changed), [key for key in wanted if key not in stored]
