@@ -105,17 +105,11 @@ def _route_libraries(out: TextIO, shared: list[Processor], last: list[Processor]
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
         )
     )
-    handler.addFilter(_is_no_cancellation)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
     # It logs every migration state at each start.
     logging.getLogger("alembic").setLevel(logging.WARNING)
-
-
-def _is_no_cancellation(record: logging.LogRecord) -> bool:
-    """Whether a record says more than that a task was cancelled while SQLAlchemy closed its connection."""
-    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def add_trace_id(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
