@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -17,6 +18,7 @@ from plaza.core.comment_tree import MAX_COMMENT_CHARACTERS
 from plaza.core.settings import Settings
 from plaza.live.heartbeats import LiveService
 from plaza.live.model import EventDeclaration, Heartbeat, Viewer
+from plaza.sessions.keys import LOGIN_TOKENS
 from plaza.shop.items import Items
 from plaza.shop.model import ItemChange, NewItem
 from plaza.shop.money import format_money
@@ -205,6 +207,13 @@ async def test_an_invalid_parameter_leads_to_the_page_without_it(ana: PageClient
         assert f'href="/app{path.partition("?")[0]}">Open the page</a>' in response.text
         assert "Sign out" in response.text, "the page has the frame of its visitor"
         assert "<b>" not in response.text
+
+
+async def test_an_error_has_its_page_although_the_session_cannot_be_read(ana: PageClient, redis_client: Any) -> None:
+    await redis_client.delete(LOGIN_TOKENS())
+    await redis_client.set(LOGIN_TOKENS(), "another type")
+    unknown = await ana.get("/app/no/such/page")
+    assert (unknown.status_code, unknown.headers["content-type"]) == (404, "text/html; charset=utf-8")
 
 
 async def test_an_unavailable_valkey_gives_an_error_page(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from plaza.core.http.access import VIEWER, require_access
 from plaza.core.http.bound_route import BoundRoute
 from plaza.core.http.request import Request
 from plaza.core.rate_limits import Limiter
+from plaza.core.valkey import ReplyError
 
 # Reads a viewer token or a user token from headers. Raises `Unauthenticated` if the token is not valid.
 ViewerAuth = Callable[[Mapping[str, str]], Actor | None]
@@ -70,7 +71,7 @@ class Authorizer:
 
     async def identify_visitor(self, request: Request) -> None:
         """Identify the user of a page's cookie for an error page, whose frame is a guest's if that fails."""
-        with suppress(PlazaError):
+        with suppress(PlazaError, ReplyError):  # nothing handles an error of an error page
             await self._signed_in(request)
 
     async def limited_name(self, request: Request, bound: BoundRoute) -> str | None:
