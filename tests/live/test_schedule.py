@@ -6,8 +6,10 @@ import pytest
 
 from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
+from plaza.live import keys
 from plaza.live.heartbeats import LiveService
 from plaza.live.model import EventDeclaration
+from plaza.live.recorder import AudienceRecorder
 from plaza.live.schedule import EventSchedule
 from plaza.live.statistics import AudienceFigures
 from plaza.live.viewers import ViewerTokens
@@ -53,6 +55,30 @@ async def test_the_next_events_are_listed_first_and_then_the_latest(
     for shown in (5, 1):
         monkeypatch.setattr("plaza.live.schedule.MAX_EVENTS_SHOWN", shown)
         assert [event.id for event in await schedule.list_events()] == expected[:shown]
+
+
+async def test_undeclared_events_of_viewers_hide_no_declared_ones(
+    functions: Functions,
+    live: LiveService,
+    figures: AudienceFigures,
+    viewers: ViewerActions,
+    clock: ManualClock,
+    recorder: AudienceRecorder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("plaza.live.schedule.MAX_EVENTS_READ", 4)
+    schedule = EventSchedule(functions.valkey, live, figures, clock)
+    for days in (-1, 1, 2, 3):
+        await live.declare(f"in {days} days", EventDeclaration(starts_at=clock.now_ms() + days * DAY_MS))
+    clock.advance(seconds=1)
+    for number in range(5):
+        await viewers.beat("eve", event=f"junk {number}")
+    expected = ["in 1 days", "in 2 days", "in -1 days"]
+    assert [event.id for event in await schedule.list_events()] == expected
+    assert len(await schedule.list_undeclared()) == 4
+    await functions.valkey.call("DEL", keys.LIVE_DECLARED())  # as before there was this list
+    await recorder.purge()
+    assert [event.id for event in await schedule.list_events()] == expected
 
 
 def token_of(web: Web, name: str) -> dict[str, str]:

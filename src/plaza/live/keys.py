@@ -291,6 +291,16 @@ LIVE_EVENTS = Key(
     lifetime=RETENTION,
     read=KeyAccess.ADMIN,
 )
+LIVE_DECLARED = Key(
+    "live:declared",
+    "zset",
+    "The events of `live:events` that an admin has declared, apart from them: viewers can create many others.",
+    contains="event",
+    element_regex="<event>",
+    score="when it starts, was declared without a time, or was last recorded, Unix milliseconds",
+    lifetime=RETENTION,
+    read=KeyAccess.ADMIN,
+)
 LIVE_SALT = Key(
     "live:salt:<day>",
     "string",

@@ -14,7 +14,7 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.sequences import chunks, pairs
 from plaza.core.settings import Settings
-from plaza.core.valkey import scan_pages
+from plaza.core.valkey import Valkey, scan_pages
 from plaza.live import keys
 from plaza.live.current_audience import CurrentAudience
 from plaza.live.history import AudienceHistory, ViewingSession
@@ -55,7 +55,9 @@ class AudienceRecorder:
 
     async def record_event(self, event: str, listed_at: str) -> None:
         now = self._clock.now_ms()
-        await self._valkey.call("ZADD", keys.LIVE_EVENTS(), "GT", now, event)
+        await self._valkey.batch(
+            [("ZADD", keys.LIVE_EVENTS(), "GT", now, event), ("ZADD", keys.LIVE_DECLARED(), "XX", "GT", now, event)]
+        )
         sessions: list[str] = sorted(await self._valkey.call("SMEMBERS", keys.EVENT_SESSIONS(event)))
         for batch in chunks(sessions, CONCURRENT_CALLS):
             await asyncio.gather(*(self._close("session", keys.session_audience(s), now) for s in batch))
@@ -192,7 +194,9 @@ class AudienceRecorder:
 
         Returns the number of these events. Those that were declared are listed as long after their start.
         """
-        before = self._clock.now_ms() - self._retention_ms
+        now = self._clock.now_ms()
+        await _list_declared(self._valkey, now)
+        before = now - self._retention_ms
         silent = await self._valkey.call("ZRANGEBYSCORE", keys.LIVE_EVENTS(), "-inf", f"({before}")
         return sum([await self._purge_event(event, before) for event in silent])
 
@@ -220,7 +224,7 @@ class AudienceRecorder:
             return False
         if declared and (to_ms(starts_at) or 0) >= before:
             return False  # it comes, or has just begun: it stays in the list
-        await self._valkey.call("ZREM", keys.LIVE_EVENTS(), event)
+        await self._valkey.batch([("ZREM", key(), event) for key in (keys.LIVE_EVENTS, keys.LIVE_DECLARED)])
         return True
 
     async def _purge_places(self, event: str, before: int) -> None:
@@ -234,3 +238,13 @@ class AudienceRecorder:
         await self._save_viewing_sessions(event)
         for batch in chunks(places, CONCURRENT_CALLS):
             await self._functions.run("live_purge_places", keys.event_keys(event), event, before, *batch)
+
+
+async def _list_declared(valkey: Valkey, now: int) -> None:
+    """List declared events that a failover has lost from the list, or that an earlier release declared."""
+    for events in chunks(await valkey.call("ZRANGE", keys.LIVE_EVENTS(), 0, -1), BATCH_SIZE):
+        fields = "declared", "starts_at"
+        found = await valkey.batch([("HMGET", keys.EVENT_INFO(event), *fields) for event in events])
+        for event, (declared, starts_at) in zip(events, found, strict=True):
+            if declared:
+                await valkey.call("ZADD", keys.LIVE_DECLARED(), "NX", to_ms(starts_at) or now, event)

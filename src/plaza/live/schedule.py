@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -13,7 +14,7 @@ from plaza.live import keys
 from plaza.live.heartbeats import LiveService
 from plaza.live.statistics import AudienceFigures
 
-# More than a page shows, because undeclared events among them are skipped.
+# More than a page shows: declared events are skipped in the list of the others, and what has viewers comes first.
 MAX_EVENTS_READ: Final = 100
 MAX_EVENTS_SHOWN: Final = 30
 MAX_SESSIONS_SHOWN: Final = 50
@@ -43,19 +44,26 @@ class EventSchedule:
 
     async def list_events(self) -> list[ScheduledEvent]:
         """Return the declared events: the most viewers first, what comes next, the latest. Two round trips."""
-        return await self._list(declared=True)
+        now, key = self._clock.now_ms(), keys.LIVE_DECLARED()
+        next_events, latest = await self._valkey.batch(
+            [
+                ("ZRANGE", key, now, "+inf", "BYSCORE", "LIMIT", 0, MAX_EVENTS_READ // 2),
+                ("ZRANGE", key, f"({now}", "-inf", "BYSCORE", "REV", "LIMIT", 0, MAX_EVENTS_READ // 2),
+            ]
+        )
+        return await self._list([*next_events, *latest], declared=True)
 
     async def list_undeclared(self) -> list[ScheduledEvent]:
         """Return the events that were not declared, the most viewers first, then the latest. Two round trips."""
-        return await self._list(declared=False)
+        names = await self._valkey.call("ZRANGE", keys.LIVE_EVENTS(), 0, MAX_EVENTS_READ - 1, "REV")
+        return await self._list(names, declared=False)
 
     async def get_event(self, event: str) -> ScheduledEvent | None:
         """Return a declared event; None if the event is not declared. One round trip."""
         found = await self._read(event)
         return found if found.declared else None
 
-    async def _list(self, *, declared: bool) -> list[ScheduledEvent]:
-        names = await self._valkey.call("ZRANGE", keys.LIVE_EVENTS(), 0, MAX_EVENTS_READ - 1, "REV")
+    async def _list(self, names: Sequence[str], *, declared: bool) -> list[ScheduledEvent]:
         events = [event for event in await asyncio.gather(*map(self._read, names)) if event.declared is declared]
         now = self._clock.now_ms()
         return sorted(events, key=lambda event: _order(event, now))[:MAX_EVENTS_SHOWN]

@@ -316,11 +316,17 @@ command('declare', function(keys, args)
     if info_of(i) then redis.call('HSET', info_of(i), 'event', event, 'declared', 1) end
   end
   if changed then emit('event.declared', event, {event = event}, origin) end
+  local starts_at = tonumber(redis.call('HGET', keys[1], 'starts_at') or '')
   project('known', event, at)
+  project('declared', event, starts_at and starts_at > 0 and starts_at or at)
 end)
 
 projection('known', function(event, at)
   return {'ZADD', key.live_events(), 'GT', at, event}
+end, 1)
+
+projection('declared', function(event, at)
+  return {'ZADD', key.live_declared(), at, event}
 end, 1)
 
 -- declare_groups: add groups that viewers can claim.   KEYS the event's 9   ARGV group …
