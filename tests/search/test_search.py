@@ -212,7 +212,8 @@ async def test_suggestions_are_users_and_tags(garden_community: SearchCommunity)
     silva = await garden_community.request("GET", "/search/suggest?q=silv")
     assert [user["id"] for user in silva["users"]] == ["ana"], "a word of the display name"
     assert (await garden_community.request("GET", "/search/suggest?q=%40ro"))["tags"] == []
-    assert await garden_community.request("GET", "/search/suggest?q=%23") == {"users": [], "tags": []}
+    for nothing in ("%23", "%E2%80%AE"):  # a character that names are compared without
+        assert await garden_community.request("GET", f"/search/suggest?q={nothing}") == {"users": [], "tags": []}
     # A user with many names and followers takes one place, not all of them.
     many = " ".join(f"si{first}{second}" for first in "ab" for second in "abcdefghijklmnopq")
     await garden_community.sync("users", {"username": "ben", "display_name": many}, {"username": "simon"})

@@ -111,7 +111,7 @@ class Search:
         """Return users and tags whose names begin with a text. Two or three statements and two round trips."""
         typed = text.strip()
         prefix = typed.lstrip("@#")
-        if not prefix:
+        if not fold(prefix):  # every name begins with nothing
             return Suggestions([], [])
         users = await self._suggested_users(viewer, prefix) if not typed.startswith("#") else []
         tags = await self._suggested_tags(viewer, prefix) if not typed.startswith("@") else []
