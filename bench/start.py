@@ -26,7 +26,19 @@ import plaza
 from tests.processes import environment, serving
 
 ROUNDS: Final = 5
-COMMANDS: Final = ("--help", "keys", "token ana", "users role ana admin", "api-keys list", "doctor", "audit")
+COMMANDS: Final = (
+    "--help",
+    "keys",
+    "token ana",
+    "users role ana admin",
+    "api-keys list",
+    "doctor",
+    "audit",
+    "export community.jsonl",
+    "import community.jsonl",
+    "backup backups",
+    "search rebuild",
+)
 SOURCE: Final = Path(plaza.__file__).parent.parent
 
 
@@ -40,10 +52,14 @@ def server_seconds(data_dir: Path, **settings: str) -> tuple[float, int]:
     return seconds, len(processes)
 
 
-def command_seconds(env: Mapping[str, str], command: str) -> float:
-    """Run a command. Returns its CPU seconds."""
+def command_seconds(env: Mapping[str, str], command: str, folder: Path) -> float:
+    """Run a command in a folder. Returns its CPU seconds."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "plaza", *command.split()], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, "-m", "plaza", *command.split()],
+        env=env,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -69,7 +85,7 @@ def measure(sources: list[Path], folder: Path) -> dict[str, list[list[float]]]:
             stack.enter_context(serving(folder / f"var{index}", PYTHONPATH=str(source)))
         for command in COMMANDS * ROUNDS:
             for index, env in enumerate(environments):
-                add(command, index, command_seconds(env, command))
+                add(command, index, command_seconds(env, command, folder))
     return found
 
 
