@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 from plaza.app import Plaza
 from plaza.shop.items import Items
 from plaza.shop.model import ItemChange, NewItem
-from tests.pages.conftest import PageClient
+from tests.pages.conftest import PageClient, ParsedPage
 from tests.servers import Server
 
 
@@ -37,6 +37,8 @@ async def test_what_is_not_available_is_removed_before_an_order(guest: PageClien
     await items.change(gone, ItemChange(withdrawn=True))
     for path in ("/app/shop/cart", "/app/shop/checkout"):
         page = (await guest.get(path)).text
+        assert "Lamp" in page
+        assert f'href="/app/shop/items/{gone}"' not in page, "it has no page any more"
         assert "not sold any more" in page
         assert "€0.00" not in page
         assert "Place order" not in page
@@ -44,6 +46,8 @@ async def test_what_is_not_available_is_removed_before_an_order(guest: PageClien
     refused = await guest.submit("/app/shop/checkout", page="/app/shop/cart")
     assert refused.status_code == 409
     assert "Remove it from the cart." in refused.text
+    button = next(fields for tag, fields in ParsedPage(refused.text).elements if fields.get("name") == "qty")
+    assert (button["formaction"], button["value"]) == (f"/app/shop/cart/{gone}", "0")
     await guest.submit(f"/app/shop/cart/{gone}", page="/app/shop/cart", qty="0")
     assert "Place order for €18.00" in (await guest.get("/app/shop/checkout")).text
 

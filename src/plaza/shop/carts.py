@@ -78,12 +78,15 @@ class Carts:
         quantities = cart_lines(lines)
         ids = sorted(quantities)
         items = await self._items.read_many([str(id) for id in ids]) if ids else []
-        priced = [_line(id, item, quantities[id]) for id, item in zip(ids, items, strict=True)]
+        missing = [id for id, item in zip(ids, items, strict=True) if item is None]
+        names = await self._items.names(missing)
+        priced = [_line(id, item, quantities[id], names.get(id, "")) for id, item in zip(ids, items, strict=True)]
         return Cart(priced, price_text(sum(hundredths(line.total) for line in priced)))
 
 
-def _line(id: int, item: Item | None, qty: int) -> Line:
+def _line(id: int, item: Item | None, qty: int, withdrawn_name: str) -> Line:
     if item is None or not item.price:
-        return Line(id, "" if item is None else item.name, "0.00", qty, "0.00", available=False)
+        name = withdrawn_name if item is None else item.name
+        return Line(id, name, "0.00", qty, "0.00", available=False, withdrawn=True)
     total = price_text(hundredths(item.price) * qty)
     return Line(id, item.name, item.price, qty, total, available=item.qty >= qty, media=item.media)

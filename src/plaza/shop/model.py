@@ -227,6 +227,7 @@ class Line(msgspec.Struct, frozen=True):
     qty: int
     total: str
     available: bool
+    withdrawn: bool | UnsetType = UNSET  # absent while it is sold
     media: list[Picture] | UnsetType = UNSET  # absent if the item has none
 
 
