@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -136,6 +137,22 @@ async def test_reads_of_the_same_moment_are_sent_once(valkey: Valkey, server: Se
         assert (usage.trips, usage.seconds > 0) == (3, True), "each waited for it"
         await valkey.call("SET", "k", "2")
         assert await valkey.call("GET", "k", shared=True) == "2"
+
+
+async def test_a_shared_read_of_raw_values_is_sent_for_itself(valkey: Valkey) -> None:
+    await valkey.call("SET", "k", b"\xff")
+    reads = [valkey.call("GET", "k", shared=True, raw=raw) for raw in (False, True)]
+    assert await asyncio.gather(*reads) == ["\ufffd", b"\xff"]
+
+
+async def test_no_reply_is_held_after_a_shared_read(valkey: Valkey) -> None:
+    await valkey.call("RPUSH", "k", *range(10))
+    for shared in (True, False):  # the read itself, and another of the same moment
+        reply, _ = await asyncio.gather(
+            valkey.call("LRANGE", "k", 0, -1, shared=shared), valkey.call("GET", "absent", shared=True)
+        )
+        await valkey.call("PING")
+        assert [each for each in gc.get_referrers(reply) if isinstance(each, asyncio.Future)] == []
 
 
 async def test_the_error_of_a_shared_read_reaches_all_its_callers(valkey: Valkey) -> None:

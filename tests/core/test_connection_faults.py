@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from plaza.core.errors import Unavailable
-from plaza.core.valkey import CallTimeout, ConnectionLost, Overloaded, Valkey, connect
+from plaza.core.valkey import CallTimeout, ConnectionLost, Overloaded, Valkey, connect, shared_reads
 from tests.core.relay import Relay
 from tests.servers import Server, running_server
 from tests.timeouts import (
@@ -106,6 +106,34 @@ async def test_a_call_that_timed_out_in_the_queue_is_never_sent(fragile: Server)
         cancelled.cancel()
         relay.refuse = False
         assert await valkey.call("EXISTS", "never") == 0
+
+
+async def test_a_shared_read_has_the_timeout_of_its_caller(fragile: Server) -> None:
+    async with connected(fragile.url) as valkey:
+        with pytest.raises(CallTimeout):
+            await valkey.call("DEBUG", "SLEEP", "0.5", shared=True, timeout=0.1)
+
+
+@pytest.mark.parametrize(("longest", "reads"), [(60.0, 1), (0.0, 2)])
+async def test_a_read_that_has_waited_for_the_connection_is_not_joined(
+    fragile: Server, monkeypatch: pytest.MonkeyPatch, longest: float, reads: int
+) -> None:
+    """It fails when its time is over, which a later caller's is not."""
+    monkeypatch.setattr(shared_reads, "MAX_JOIN_SECONDS", longest)
+    async with Relay(fragile.port) as relay, connected(relay.url, queue_timeout=TIME_LIMIT_SECONDS) as valkey:
+        with fragile.redis_client() as client:
+            client.set("k", "1")
+            client.config_resetstat()
+            relay.refuse, lost = True, lost_event(valkey)
+            relay.cut()
+            await lost.wait()
+            first = asyncio.ensure_future(valkey.call("GET", "k", shared=True))
+            await asyncio.sleep(0)  # the connection has tried to write it
+            await asyncio.sleep(0)
+            second = asyncio.ensure_future(valkey.call("GET", "k", shared=True))
+            relay.refuse = False
+            assert (await first, await second) == ("1", "1")
+            assert client.info("commandstats")["cmdstat_get"]["calls"] == reads
 
 
 async def test_calls_above_the_limit_wait_and_then_fail(fragile: Server) -> None:

@@ -93,6 +93,7 @@ class Valkey(AsyncResource):
 
         `key` names the command's key on a cluster, for commands where it is in an unusual position. A read that is
         `shared` is sent once for all who want it at the same moment (one server only): they must not change the reply.
+        One with a `timeout` of its own or `raw` is sent for itself.
         """
 
     @abstractmethod

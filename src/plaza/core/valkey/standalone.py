@@ -87,7 +87,7 @@ class StandaloneValkey(Valkey):
     ) -> asyncio.Future[Any]:
         if command[0] not in ALLOWED_NAMES:
             check_allowed(command)
-        if shared:
+        if shared and timeout is None and not raw:
             return self._shared_reads.send(pack(command))
         return (self.connection(raw) if raw else self._connection).send(pack(command), None, timeout)
 
