@@ -234,9 +234,45 @@ def test_users_find_what_they_did_and_all_read_hashtags(windows: Windows, plaza:
     for period in ("Today", "This week", "All time"):
         page.get_by_role("link", name=period).click()
         expect(page.locator(".chips [aria-current]")).to_have_text(period)
+        votes = [int(text.split()[-1]) for text in page.locator(".article .votes .n").all_inner_texts()]
+        assert len(votes) > 1
+        assert votes == sorted(votes, reverse=True)
     guest = windows().page
     guest.goto("/app/tags/garden")
     expect(guest.locator("article").first).to_contain_text("#garden")
+
+
+WIDTHS_OF_DIGITS = """async (element) => {
+  await document.fonts.ready;
+  const digits = document.createElement("span");
+  element.replaceChildren(digits);
+  return [..."0123456789"].map((digit) => {
+    digits.textContent = digit.repeat(10);
+    return Math.round(digits.getBoundingClientRect().width);
+  });
+}"""
+
+
+def test_wide_windows_show_parts_side_by_side_and_digits_are_equally_wide(
+    windows: Windows, plaza: BrowserCommunity
+) -> None:
+    page = windows(viewport={"width": 1440, "height": 900}).page
+    page.goto(f"/app/shop/items/{plaza.item}")
+    assert is_left_of(page, ".product-pictures", ".product-summary")
+    page.get_by_role("button", name="Add to cart").click()
+    page.get_by_role("link", name="View cart (1)").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Cart")
+    assert is_left_of(page, "table.cart", ".with-summary > .summary")
+    assert len(set(page.locator("table.cart .n").last.evaluate(WIDTHS_OF_DIGITS))) == 1
+    page.goto(f"/app/challenges/{plaza.challenge}")
+    assert is_left_of(page, ".challenge-talk", ".challenge-page > .panel")
+
+
+def is_left_of(page: Page, left: str, right: str) -> bool:
+    first, second = (page.locator(each).first.bounding_box() for each in (left, right))
+    assert first is not None
+    assert second is not None
+    return first["x"] + first["width"] <= second["x"] and abs(first["y"] - second["y"]) < first["height"]
 
 
 def test_everything_works_without_javascript(windows: Windows, plaza: BrowserCommunity) -> None:
