@@ -197,6 +197,19 @@ async def test_a_long_result_counts_before_it_is_read(limited: ProxyClient, valk
     assert await calls_on(valkey, "smembers") - before <= 2
 
 
+async def test_a_long_result_that_is_refused_leaves_the_results_of_writes(
+    limited: ProxyClient, redis_client: Any
+) -> None:
+    await redis_client.sadd(social.USER_FOLLOWERS("bob"), *(f"fan{i}" for i in range(9_000)))
+    increment, read = ["HINCRBY", "user:me", "visits", 1], ["SMEMBERS", "user:bob:followers"]
+    for _ in range(2):
+        assert (await limited.post("/", read)).status_code == 200
+    written, refused = (await limited.post("/pipeline", [increment, read])).json()
+    assert written == {"result": 1}
+    assert refused["error"].startswith("ERR Too many requests")
+    assert (await limited.post("/", read)).status_code == 429
+
+
 async def test_long_and_short_results_keep_their_places(ana: ProxyClient, redis_client: Any) -> None:
     await redis_client.sadd(social.USER_FOLLOWERS("ana"), *(f"fan{i}" for i in range(3_000)))
     commands = [["PING"], ["SMEMBERS", "user:ana:followers"], ["GET", "article:"], ["SMEMBERS", "user:bob:followers"]]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import httpx
+import pytest
 
 from plaza.app import catalogues
 from plaza.articles import keys as articles
@@ -313,3 +314,29 @@ async def test_a_write_has_its_result_although_valkey_is_lost_before_its_event(s
         proxy = Proxy(functions, Limiter(functions, on=False), catalogues(), ENCRYPTION, on_write=on_write)
         commands = [["HSET", "user:me", "bio", "tea"], ["HINCRBY", "user:me", "visits", "1"]]
         assert await proxy.run(Actor("ana", "user"), "127.0.0.1", commands) == [1, 1]
+
+
+async def test_a_write_has_its_result_although_valkey_is_lost_before_another_result_is_checked(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comment = "33333333-1111-4111-8111-111111111111"
+    with server.redis_client() as plain:
+        plain.hset(social.USER("ana"), "username", "ana")
+        plain.hset(social.COMMENT(comment), mapping={"id": comment, "post_id": POST, "content": "hi"})
+    async with Relay(server.port) as relay, await connect_for_test(relay.url) as valkey:
+        functions = Functions(valkey, [execution.LIBRARY, rate_limits.LIBRARY])
+        await functions.load()
+        proxy = Proxy(functions, Limiter(functions, on=False), catalogues(), ENCRYPTION)
+        batch, sent = valkey.batch, list[Any]()
+
+        def lose_valkey_before_the_second(commands: Any, **options: Any) -> Any:
+            sent.append(commands)
+            if len(sent) == 2:
+                relay.refuse = True
+                relay.cut()
+            return batch(commands, **options)
+
+        monkeypatch.setattr(valkey, "batch", lose_valkey_before_the_second)
+        commands = [["HINCRBY", "user:me", "visits", "1"], ["HGET", f"comment:{comment}", "content"]]
+        written, read = await proxy.run(Actor("ana", "user"), "127.0.0.1", commands)
+        assert (written, str(read)[:4], len(sent)) == (1, "ERR ", 2)

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from plaza.core.auth import Actor
 from plaza.core.domain import EmitChanges
 from plaza.core.encryption import FieldEncryption
+from plaza.core.errors import PlazaError
 from plaza.core.functions import Functions, is_function_missing
 from plaza.core.keyspace import Catalogue
 from plaza.core.rate_limits import Limiter
@@ -128,7 +129,12 @@ class Proxy:
             await self._count_work(actor, address, work)
             deadline = monotonic() + TIMEOUT_SECONDS
             replies = await self._send_batches(plans, limit, deadline)
-            await self._read_long_results(actor, address, plans, replies, limit, deadline)
+            try:
+                await self._read_long_results(actor, address, plans, replies, limit, deadline)
+            except PlazaError as error:
+                if not writes:
+                    raise
+                replies = [reply if long_length(reply) is None else _not_read(error) for reply in replies]
         if replies and all(isinstance(reply, NotReady) for reply in replies):
             raise replies[0]  # Valkey is not ready, which is no error of the commands
         return replies
@@ -218,7 +224,17 @@ class Proxy:
         """The results of the plans, from the replies of all steps in order."""
         rest = iter(replies)
         shares = [list(islice(rest, plan.step_count)) for plan in plans]
-        hidden = await self._hidden(plans, shares)
+        try:
+            hidden = await self._hidden(plans, shares)
+        except PlazaError as error:
+            if not any(plan.writes for plan in plans):
+                raise
+            follow_ups = [plan.follow_up(own) for plan, own in zip(plans, shares, strict=True)]
+            hidden = [[False] * len(steps) for steps in follow_ups]
+            shares = [
+                [_not_read(error)] * len(own) if any(steps) else own
+                for steps, own in zip(follow_ups, shares, strict=True)
+            ]
         results: list[Outcome] = []
         bytes_left = MAX_RESULT_BYTES
         for plan, own, own_hidden in zip(plans, shares, hidden, strict=True):
@@ -257,6 +273,11 @@ def _finish(plan: CommandPlan, replies: list[Any], hidden: list[bool]) -> Outcom
         return plan.finish(replies, hidden)
     except Refused as refused:
         return refused
+
+
+def _not_read(error: PlazaError) -> ReplyError:
+    """What a read returns if it fails after the request's writes were run, which the caller must be told."""
+    return ReplyError("ERR", f"ERR {error}")
 
 
 def _batches(plans: Sequence[CommandPlan]) -> Iterator[list[CommandPlan]]:
