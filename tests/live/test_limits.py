@@ -178,9 +178,11 @@ async def test_a_deleted_group_leaves_the_statistics_members_of_all_viewers_of_o
     await viewers.beat("ana", groups=("crew", "press"))
     members = keys.EVENT_STATISTICS("E1")
     others = {f"viewer{n}#203.0.113.7#press#ZZ": clock.now_ms() for n in range(1_001)}
-    await redis_client.zadd(members, others)
+    odd = "odd" + 9_000 * "#"
+    await redis_client.zadd(members, {odd: 1, **others})
     assert await live.delete_group("E1", "press")
-    (ana, *rest) = await redis_client.zrange(members, 0, -1, withscores=True)
+    (left, ana, *rest) = await redis_client.zrange(members, 0, -1, withscores=True)
+    assert left == (odd, 1)
     assert ana == ("ana#203.0.113.7#crew#ZZ", clock.now_ms())
     assert {(member.split("#", 1)[1], score) for member, score in rest} == {("203.0.113.7##ZZ", clock.now_ms())}
 

@@ -18,6 +18,7 @@ from plaza.core.sql import Sql
 from plaza.keyspace.audit import REPAIR, Audits
 from plaza.live import attendance, history, keys
 from plaza.live.history import AudienceHistory, ViewingSession
+from plaza.live.model import MAX_GROUPS_PER_HEARTBEAT
 from plaza.live.personal_data import LivePersonalData
 from plaza.live.recorder import AudienceRecorder
 from plaza.live.statistics import AudienceFigures
@@ -175,6 +176,15 @@ async def test_the_worker_notices_that_another_service_changed_a_country(
         await other.beat("ana", clock.now_ms(), location="web", details=f"#198.51.100.1##{country}")
         await recorder.record()
         assert (await figures.breakdown.for_event("E1")).count_by_viewing_country == {country: 1}
+
+
+async def test_a_member_with_thousands_of_groups_counts_in_the_first_ones(
+    other: OtherService, figures: AudienceFigures, clock: ManualClock
+) -> None:
+    groups = [f"g{number:04}" for number in range(9_000)]
+    await other.beat("ana", clock.now_ms(), details=f"#198.51.100.1#{'#'.join(groups)}#DE")
+    counted = (await figures.breakdown.for_event("E1")).count_by_user_group
+    assert counted == dict.fromkeys(groups[:MAX_GROUPS_PER_HEARTBEAT], 1)
 
 
 @pytest.mark.usefixtures("no_record_is_due")

@@ -1,11 +1,12 @@
 -- Viewers by country and group: what is counted for each viewer (`viewers`), and the totals (`counts`).
 
--- The groups and the country in a viewer's details.
+-- The groups and the country in a viewer's details. Another service may write more groups than a heartbeat has: only
+-- the first ones count.
 local function parse_details(details)
   local parts = split(details, '#')
   local groups = {}
   for i = 3, #parts - 1 do
-    if parts[i] ~= '' then groups[#groups + 1] = parts[i] end
+    if parts[i] ~= '' and #groups < MAX_GROUPS_PER_HEARTBEAT then groups[#groups + 1] = parts[i] end
   end
   local country = string.upper(parts[#parts])
   return groups, string.match(country, '^%u%u$') or UNKNOWN_COUNTRY

@@ -307,10 +307,12 @@ command('delete_group_in_statistics', function(keys, args)
   local cursor, found = unpack(redis.call('ZSCAN', a.statistics, args[2], 'COUNT', args[3]))
   local old, new = {}, {}
   for i = 1, #found, 2 do
-    local parts = split(found[i], '#') -- user, address, group …, country
-    local position = index_of({unpack(parts, 3, #parts - 1)}, group)
+    local parts, position = split(found[i], '#'), nil -- user, address, group …, country
+    for at = 3, #parts - 1 do
+      if parts[at] == group then position = at end
+    end
     if position then
-      table.remove(parts, position + 2)
+      table.remove(parts, position)
       if #parts == 3 then table.insert(parts, 3, '') end -- no group: an empty part
       old[#old + 1] = found[i]
       append_pair(new, found[i + 1], table.concat(parts, '#'))
