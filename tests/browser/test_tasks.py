@@ -206,7 +206,7 @@ def test_an_event_shows_when_it_starts_in_the_readers_zone(windows: Windows, pla
     expect(page.locator(".watching")).to_have_text("1 waiting now")
 
 
-def test_an_event_that_begins_is_shown_to_those_who_waited(windows: Windows, plaza: BrowserCommunity) -> None:
+def test_an_event_that_begins_or_is_moved_is_shown_to_those_who_wait(windows: Windows, plaza: BrowserCommunity) -> None:
     now = datetime.now(UTC).timestamp()
     new = {"title": "Bells at noon", "starts_at": int(now + 3_600) * 1000, "sessions": ["Tower"]}
     plaza.request("PUT", "/analytics/events/noon", "admin", **new)
@@ -215,10 +215,25 @@ def test_an_event_that_begins_is_shown_to_those_who_waited(windows: Windows, pla
     page.goto("/app/events/noon")
     expect(page.locator(".watching")).to_have_text("1 waiting now")
     expect(page.get_by_role("region", name="Sessions")).to_have_text(re.compile(r"Sessions\s*Tower\s*$"))
+    page.route("**/watching", lambda route: route.fulfill(content_type="text/event-stream", body=": \n\n"))
+    page.goto("/app/events/noon")  # now only the time that the page was loaded with tells that the event starts
     plaza.request("PUT", "/analytics/events/noon", "admin", starts_at=int(now) * 1000)
+    page.unroute("**/watching")
     page.clock.fast_forward(3_610_000)
     expect(page.locator(".watching")).to_have_text("1 watching now")
     expect(page.get_by_role("meter", name="Tower: watching")).to_be_visible()
+    page.add_init_script("Math.random = () => 0")
+    page.goto("/app/events/noon")
+    plaza.request("PUT", "/analytics/events/noon", "admin", title="Bells at last", starts_at=4 * 10**12)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Bells at last")
+    expect(page.locator(".watching")).to_have_text("1 waiting now")
+    # The stream begins with the last minute, when the event had another start.
+    page.evaluate("globalThis.loadedOnce = true")
+    line = page.locator("#audience-chart .chart-line")
+    expect(line).not_to_have_attribute("d", "")
+    expect(line).not_to_have_attribute("d", line.get_attribute("d") or "")
+    page.clock.fast_forward(60_000)
+    assert page.evaluate("loadedOnce")
 
 
 def test_a_customer_finds_items_by_searching_and_by_what_was_viewed(windows: Windows, plaza: BrowserCommunity) -> None:

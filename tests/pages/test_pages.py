@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from plaza.app import Plaza, running
@@ -339,6 +340,11 @@ async def test_an_event_says_what_to_expect_before_it_starts(guest: PageClient, 
     assert "<span>waiting now</span>" in page
     assert re.search(r"starts <time [^>]+ data-event-time>", (await guest.get("/app")).text.split("<aside")[1])
     assert "It has not started yet." not in (await guest.get("/app/events/past")).text
+    assert f'data-starts-at="{starts_at}"' in page
+    for event, expected in (("fair", starts_at), ("past", 1_700_000_000_000)):
+        async with guest.stream("GET", f"/app/events/{event}/watching") as response:
+            data = await anext(line async for line in response.aiter_lines() if line.startswith("data:"))
+        assert msgspec.json.decode(data.removeprefix("data:"))["starts_at"] == expected
 
 
 async def test_admins_see_undeclared_events_that_have_viewers(ana: PageClient, plaza: Plaza) -> None:

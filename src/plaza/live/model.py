@@ -259,7 +259,7 @@ class HeartbeatPace:
         return min(max(HEARTBEAT_INTERVAL_MS, rounded_up), MAX_HEARTBEAT_INTERVAL_MS)
 
 
-class LiveFigures(Struct, rename="camel"):
+class LiveFigures(Struct, rename="camel", omit_defaults=True):
     """What the stream sends every second."""
 
     viewer_count: int
@@ -270,6 +270,7 @@ class LiveFigures(Struct, rename="camel"):
     max_concurrent: int
     total_login: int
     total_attended: int
+    starts_at: int | None = None  # as declared, absent if it was not; it may change while viewers watch
 
 
 class StatisticsRecords(Struct):

@@ -26,6 +26,7 @@ from plaza.live.model import (
     distribution,
     union_ms,
 )
+from plaza.live.other_services import to_ms
 from plaza.live.viewing_sessions import ViewingSessions
 
 # The stream sends the viewers of this many sessions. Read larger events session by session.
@@ -134,10 +135,11 @@ class AudienceFigures:
 
     async def live(self, event: str) -> LiveFigures:
         """Return the figures that the stream sends, with the first fifty sessions."""
-        statistics, totals, sessions = await asyncio.gather(
+        statistics, totals, sessions, starts_at = await asyncio.gather(
             self.breakdown.for_event(event),
             self.totals.get(event),
             self._valkey.call("SMEMBERS", keys.EVENT_SESSIONS(event)),
+            self._valkey.call("HGET", keys.EVENT_INFO(event), "starts_at"),
         )
         streamed = sorted(sessions)[:MAX_STREAMED_SESSIONS]
         alive = await asyncio.gather(*map(self.session_alive, streamed))
@@ -150,6 +152,7 @@ class AudienceFigures:
             max_concurrent=totals.peak,
             total_login=totals.logins,
             total_attended=totals.attended,
+            starts_at=to_ms(starts_at) or None,
         )
 
     async def _session(self, event: str, session: str, lives: list[AudienceTotals]) -> SessionFigures:

@@ -24,11 +24,12 @@ page = PageRoutes()
 
 
 class AudienceCounts(Struct):
-    """The public figures of an audience: viewers now, the peak, and viewers per session."""
+    """The public figures of an audience: viewers now, the peak, and viewers per session; and the event's start."""
 
     watching: int
     most: int
     sessions: dict[str, int]
+    starts_at: int | None
 
 
 @page.get("/events", access=PUBLIC)
@@ -92,7 +93,7 @@ async def _counts(
 ) -> AsyncIterator[ServerSentEvent[AudienceCounts]]:
     async for item in streams.subscribe(event, last_id):
         figures = item.data
-        counts = AudienceCounts(figures.viewer_count, figures.max_concurrent, figures.sessions)
+        counts = AudienceCounts(figures.viewer_count, figures.max_concurrent, figures.sessions, figures.starts_at)
         yield ServerSentEvent(counts, id=item.id, retry_ms=item.retry_ms)
 
 
