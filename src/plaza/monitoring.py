@@ -107,8 +107,9 @@ ALERTS: Final = (
         f"{metric_name(metrics.FAILOVER_PROGRESS)} < 1",
         10,
         "warning",
-        "The repair after a failover has run for ten minutes. Until it ends, counters and lists may be wrong.",
-        "The Health page shows its progress. It works half of the time beside other clients; check the load of Valkey.",
+        "The repair after a failover has run, or failed, for ten minutes. Until then counters and lists may be wrong.",
+        "The Health page shows its progress; the log says why it fails (`job_failed`, `audit_inspector_failed`). "
+        "It works half of the time beside other clients; check the load of Valkey.",
     ),
     Alert(
         "PlazaValkeyMemoryHigh",

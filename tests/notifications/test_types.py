@@ -20,11 +20,11 @@ from plaza.notifications.jobs import GROUP
 from plaza.notifications.keys import NOTIFICATION_ACTORS, NOTIFICATIONS, NOTIFICATIONS_UNREAD, NOTIFIED
 from plaza.reports.service import Reports
 from plaza.social.account_renaming import AccountRenaming
-from plaza.social.keys import COMMENT
+from plaza.social.keys import COMMENT, POST, POST_COMMENTS_RECENT, POST_LIKES_RECENT
 from tests.communities import API_KEY
 from tests.notifications.conftest import NotifiedCommunity, on_one_server
 from tests.round_trips import count_round_trips
-from tests.steady_events import one_event_behind
+from tests.steady_events import create_groups, handle_all, one_event_behind
 from tests.waiting import eventually
 
 
@@ -469,3 +469,33 @@ async def test_the_audit_compares_groups_also_if_some_event_always_waits(
         assert await found() == [("source", id)]
     monkeypatch.setattr(event_progress, "MAX_IDLE_SECONDS", 0)
     assert await found() == [(NOT_COMPARED, "")]
+
+
+@on_one_server
+async def test_the_audit_compares_groups_beside_odd_data_of_other_services(community: NotifiedCommunity) -> None:
+    await community.users("ana", "ben")
+    damaged = await community.post("ben", "With @ana")
+    post = await community.post("ana")
+    await community.like(post, "ben")
+    comment = await community.comment(post, "ben")
+    await community.comment(post, "ana", "Thanks", reply_to=comment)
+    await community.tell()
+    valkey, redis = community.plaza.core.valkey, community.redis
+    await create_groups(valkey, streams_of(community), GROUP)
+    await handle_all(valkey, streams_of(community), GROUP)
+    inspector = NotificationInspector(valkey, community.recorder)
+
+    async def found() -> set[tuple[str, str]]:
+        return {(violation.rule, violation.member) async for violation in inspector.inspect()}
+
+    assert await found() == set()
+    await redis.delete(POST(damaged))
+    await redis.set(POST(damaged), "x")
+    assert await redis.exists(NOTIFICATION_ACTORS("ana", f"mention:post:{damaged}:1"))
+    assert await found() == set(), "the post is a finding of its own; it has to be repaired first"
+    like, below = f"like:post:{post}:1", f"comment:post:{post}:1"
+    await redis.zadd(NOTIFICATION_ACTORS("ana", like), {"ben": "inf"})
+    await redis.zadd(POST_COMMENTS_RECENT(post), {comment: "inf"})
+    assert await found() == {("source", like), ("source", below)}
+    await redis.zadd(POST_LIKES_RECENT(post), {"ben": "inf"})
+    assert ("source", below) in await found()

@@ -253,6 +253,7 @@ class ReactionsCheck(_Reader):
 class ChallengesInspector:
     """The audit's inspector of challenges: compares Valkey with the SQL tables."""
 
+    family = "challenges"
     checks_valkey = True
 
     def __init__(self, projections: ChallengeProjections, daily_job: DailyJob) -> None:

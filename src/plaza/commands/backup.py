@@ -91,7 +91,7 @@ def _restore(given: argparse.Namespace) -> int:
     print(f"Restored {restored.snapshot.id}: {restored.keys:,} keys; {_contents(restored.snapshot)}.")
     rules = {group.rule for group in restored.audit.left}
     if NOT_COMPARED in rules:
-        print("Some events are not handled yet. When the server has done so, run plaza audit --repair.")
+        print("Not everything could be compared. Start the server, then run plaza audit --repair.")
     if rules - {NOT_COMPARED}:
         print("The audit has findings that a repair cannot decide: see plaza audit.")
     return 0

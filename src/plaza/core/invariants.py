@@ -114,9 +114,16 @@ def not_compared(family: str, group: str) -> Violation:
     return Violation(family, NOT_COMPARED, "", "", says, "")
 
 
+def comparison_failed(family: str, error: Exception) -> Violation:
+    """Return the violation of a family that was not compared, because something that was read is not valid."""
+    says = f"not compared, because of an error that the log shows: {type(error).__name__}: {error}"
+    return Violation(family, NOT_COMPARED, "", "", says, "")
+
+
 class Inspector(Protocol):
     """Checks keys whose source data is not in Valkey."""
 
+    family: str  # of its violations, for one that says that it failed
     checks_valkey: bool  # False: it concerns SQL and files only, which a failover of Valkey does not change
 
     def inspect(self) -> AsyncIterator[Violation]:

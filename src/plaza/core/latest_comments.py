@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from plaza.core.number_parsing import parse_int
 from plaza.core.valkey import Valkey
 
 # A user's newest comments that are searched for one in the thread; if none is, the second number.
@@ -35,7 +36,7 @@ async def latest_comments(valkey: Valkey, searches: Sequence[CommentSearch]) -> 
             ]
         )
         for index, found in zip(left, scores, strict=True):
-            times[index] = max((int(score) for score in found if score is not None), default=None)
+            times[index] = max((at for score in found if (at := parse_int(score, None)) is not None), default=None)
         left = [index for index, own in zip(left, written, strict=True) if times[index] is None and len(own) == limit]
         if not left:
             break

@@ -125,7 +125,7 @@ VALKEY_MEMORY_LIMIT = Gauge(
 )
 FAILOVERS = Counter(
     "plaza_failovers_total",
-    "Changes of a Valkey primary, after which derived data was repaired.",
+    "Changes of a Valkey primary, after which derived data is repaired.",
     registry=REGISTRY,
 )
 FAILOVER_REPAIRED = Counter(
@@ -135,7 +135,7 @@ FAILOVER_REPAIRED = Counter(
 )
 FAILOVER_PROGRESS = Gauge(
     "plaza_failover_repair_progress_ratio",
-    "Share of the keys that the repair after a failover has scanned in this pass; 1: no repair is running.",
+    "Share of the keys that the repair after a failover has scanned in this pass; 1: complete; 0 also after a failure.",
     multiprocess_mode="livemostrecent",
     registry=REGISTRY,
 )

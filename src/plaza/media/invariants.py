@@ -49,6 +49,7 @@ class _Stored(NamedTuple):
 class FileInspector:
     """Checks that every picture has its files, and that every file has its picture."""
 
+    family = FAMILY
     checks_valkey = False
 
     def __init__(

@@ -11,8 +11,10 @@ import msgspec
 from plaza.core.event_progress import EventProgress, NoProgress
 from plaza.core.invariants import Command, Entry, Invariant, Invariants, Violation, not_compared
 from plaza.core.notification_source import Absence, Activity
+from plaza.core.number_parsing import parse_int
 from plaza.core.sequences import chunks
-from plaza.core.valkey import Valkey, scan_pages
+from plaza.core.valkey import ReplyError, Valkey, scan_pages
+from plaza.core.wrong_type import WrongKeyType, is_wrong_type
 from plaza.notifications.jobs import GROUP
 from plaza.notifications.keys import (
     CATALOGUE,
@@ -100,6 +102,7 @@ INVARIANTS = Invariants(
 class NotificationInspector:
     """Compares actors with the source data. While events wait, groups are behind, and nothing is wrong."""
 
+    family = NOTIFICATION_ACTORS.pattern
     checks_valkey = True
 
     def __init__(self, valkey: Valkey, recorder: Recorder) -> None:
@@ -166,14 +169,26 @@ class NotificationInspector:
         """Return actors with the stored and the real time, where they differ.
 
         A group whose subject cannot be seen is not wrong: it is not shown, and removed when its owner reads the list.
+        One whose source data has a key of the wrong type cannot be compared until that key, a finding, is repaired.
         """
+        try:
+            return await self._compared_actors(name, id)
+        except ReplyError as error:
+            if not is_wrong_type(error):
+                raise
+            return set()
+        except WrongKeyType:
+            return set()
+
+    async def _compared_actors(self, name: str, id: str) -> Actors:
         group = group_of(name, id)
         source = self._recorder.source_of(group.subject)
         rows = await self._valkey.call("ZRANGE", NOTIFICATION_ACTORS(name, id), 0, -1, "WITHSCORES")
         if source is None or not rows:
             return set()
-        times = await source.times([Activity(group, actor, int(at)) for actor, at in rows])
-        wrong = {(actor, int(at), real) for (actor, at), real in zip(rows, times, strict=True) if real != int(at)}
+        stored = [Activity(group, actor, parse_int(at)) for actor, at in rows]
+        times = await source.times(stored)
+        wrong = {(each.actor, each.at_ms, at) for each, at in zip(stored, times, strict=True) if at != each.at_ms}
         if wrong:
             (subject,) = await source.describe(name, [(group.type, group.subject)])
             return set() if isinstance(subject, Absence) else wrong

@@ -33,6 +33,7 @@ class SearchInspector:
     events have been handled. If documents of a sample differ, others do too: then a repair rebuilds the whole kind.
     """
 
+    family = _TABLE
     checks_valkey = True
 
     def __init__(self, indexer: Indexer, rebuild: IndexRebuild, progress: EventProgress) -> None:

@@ -175,7 +175,7 @@ class ActivityTimes:
 
 def _time(score: float | None, event_ms: int) -> int:
     """Return the time of the source data; if it has none, because another service wrote it, the event's."""
-    return int(score) if score is not None else event_ms
+    return parse_int(score, event_ms)
 
 
 def _moderation_time(one: Activity, first: str | None, is_on: str | None, since: str | None) -> int | None:

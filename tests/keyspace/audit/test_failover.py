@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from plaza.app import running
-from plaza.core import event_progress
+from plaza.core import event_progress, metrics
 from plaza.core.embedded_valkey import EmbeddedValkey
 from plaza.core.errors import Unavailable
 from plaza.core.events import Events
-from plaza.core.invariants import NOT_COMPARED
+from plaza.core.invariants import NOT_COMPARED, Violation
 from plaza.core.leases import Lease, LeaseHeld
 from plaza.core.settings import Settings
 from plaza.core.valkey.address import parse_url
 from plaza.core.valkey.rdb_stream import open_rdb
 from plaza.keyspace.audit import AuditReport, Audits, FailoverWatch
+from plaza.keyspace.audit.scanner import Scanner
 from plaza.keyspace.audit_keys import AUDIT_LAST, AUDIT_PRIMARIES
+from plaza.notifications.invariants import NotificationInspector
+from plaza.notifications.keys import NOTIFICATION_ACTORS
 from plaza.search.jobs import GROUP, STREAMS
 from plaza.social.keys import POST, POST_LIKES, USER
 from tests.databases import with_tables
@@ -157,10 +161,45 @@ async def test_a_repair_that_could_not_compare_all_is_repeated(
             assert report is not None
             assert [(group.family, group.rule) for group in report.left] == [("search_document", NOT_COMPARED)]
             assert await valkey.call("HKEYS", AUDIT_PRIMARIES()) == ["former"]
-        with pytest.raises(Unavailable, match="Not compared, because no worker handles their events: search_document"):
+        with pytest.raises(Unavailable, match="search_document: not compared, because events wait"):
             await watch.timer().run(Lease(plaza.core.functions, "core.failover", 1))
         await handle_all(valkey, STREAMS, GROUP)
         report = await watch.check()
         assert report is not None
         assert report.clean
         assert await watch.check() is None
+
+
+async def test_a_repair_that_fails_is_repeated_and_its_metrics_say_so(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(self: NotificationInspector) -> AsyncIterator[Violation]:
+        raise OverflowError("cannot convert float infinity to integer")
+        yield
+
+    async with all_of_plaza(server, tmp_path) as plaza:
+        valkey, watch = plaza.core.valkey, FailoverWatch(plaza.get(Audits), tmp_path)
+        await valkey.call("HSET", AUDIT_PRIMARIES(), "former", "0-16383")
+        before = metric_value("plaza_failovers_total")
+        with monkeypatch.context() as patch:
+            patch.setattr(NotificationInspector, "inspect", fail)
+            for _ in range(2):
+                report = await watch.check()
+                assert report is not None
+                ((finding,),) = [group.examples for group in report.left]
+                assert (finding.family, finding.rule) == (NOTIFICATION_ACTORS.pattern, NOT_COMPARED)
+                assert "OverflowError: cannot convert float infinity" in finding.says
+                assert metric_value("plaza_failover_repair_progress_ratio") == 0
+            patch.setattr(Scanner, "total", lambda self: fail(self).__anext__())
+            with pytest.raises(OverflowError):
+                await watch.check()
+            assert metric_value("plaza_failover_repair_progress_ratio") == 0
+        report = await watch.check()
+        assert report is not None
+        assert report.clean
+        assert metric_value("plaza_failovers_total") == before + 1
+        assert metric_value("plaza_failover_repair_progress_ratio") == 1
+
+
+def metric_value(name: str) -> float:
+    return metrics.REGISTRY.get_sample_value(name) or 0.0

@@ -11,9 +11,12 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from time import monotonic
 
+import structlog
+
 from plaza.core.clock import Clock
+from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
-from plaza.core.invariants import Inspector, Invariants
+from plaza.core.invariants import Inspector, Invariants, Violation, comparison_failed
 from plaza.core.keyspace import Catalogue
 from plaza.core.sequences import chunks
 from plaza.keyspace.audit import unsettled_outbox
@@ -40,6 +43,8 @@ MAX_PASSES = 6
 CONCURRENT_RECHECKS = 2_000
 
 OnProgress = Callable[[AuditReport], None]
+
+log = structlog.get_logger("plaza.audit")
 
 
 class Auditor:
@@ -200,8 +205,21 @@ class _Pass:
         return self._adopts or await self._rechecker.is_unchanged(suspicion, confirmation)
 
     async def _inspect(self, inspector: Inspector) -> None:
+        """Collect and repair what an inspector finds. If it fails, that is a finding, and the audit goes on."""
+        try:
+            await self._inspect_all(inspector)
+        except Unavailable:
+            raise
+        except Exception as error:
+            log.exception("audit_inspector_failed", family=inspector.family)
+            self._add(comparison_failed(inspector.family, error))
+
+    def _add(self, fault: Violation) -> None:
+        self._collector.add(Finding(fault.family, fault.rule, fault.key, fault.member, fault.says, fault.repair))
+
+    async def _inspect_all(self, inspector: Inspector) -> None:
         async for fault in inspector.inspect():
-            self._collector.add(Finding(fault.family, fault.rule, fault.key, fault.member, fault.says, fault.repair))
+            self._add(fault)
             if fault.repair and self._report.repairs and not self._is_protected(fault.family):
                 await inspector.repair(fault)
                 self._report.repaired += 1

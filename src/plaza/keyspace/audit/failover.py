@@ -12,7 +12,7 @@ start, so a restart needs no repair.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Final
 
@@ -48,6 +48,7 @@ class FailoverWatch:
         self._audits = audits
         self._valkey = audits.auditor.valkey
         self._known: Shards = {}  # of the last check, for a failover that lost the stored ones
+        self._counted: set[str] = set()  # new primaries that the metric has
         self._embedded_config = data_dir.absolute() / "valkey" / "valkey.conf"
         metrics.FAILOVER_PROGRESS.set(1)  # a gauge begins with 0, as a repair does that has scanned nothing
 
@@ -62,7 +63,7 @@ class FailoverWatch:
         if report is None:
             return ""
         if behind := _not_compared(report):
-            raise Unavailable(f"Not compared, because no worker handles their events: {', '.join(behind)}.")
+            raise Unavailable("; ".join(behind))
         left = sum(group.count for group in report.left)
         return f"{report.repaired:,} repaired after a failover, {left:,} findings left"
 
@@ -77,6 +78,7 @@ class FailoverWatch:
         current: Shards = {id: _ranges(slots[id]) for id in slots}
         if current == stored:
             self._known = current
+            metrics.FAILOVER_PROGRESS.set(1)  # also if another worker completed what failed here
             return None
         known = stored or self._known
         new = current.keys() - known.keys()
@@ -84,25 +86,39 @@ class FailoverWatch:
         if known and new:
             # Without a cluster there is one shard. If slots have moved, those that were lost may be anywhere.
             is_bounded = self._valkey.clustered and all(current[id] == known[id] for id in current.keys() - new)
-            report = await self._repair(len(new), LostShards(slots[id] for id in new) if is_bounded else None)
+            report = await self._repair(new, LostShards(slots[id] for id in new) if is_bounded else None)
             if _not_compared(report):
+                metrics.FAILOVER_PROGRESS.set(0)
                 return report
-            metrics.FAILOVERS.inc(len(new))
         # Last: if the process dies before, the next check repairs again.
         fields = [part for id in sorted(current) for part in (id, current[id])]
         await self._valkey.multi([("DEL", AUDIT_PRIMARIES()), ("HSET", AUDIT_PRIMARIES(), *fields)])
         self._known = current
+        metrics.FAILOVER_PROGRESS.set(1)
         return report
 
-    async def _repair(self, count: int, lost: LostShards | None) -> AuditReport:
-        log.warning("failover_detected", primaries=count)
+    async def _repair(self, new: Set[str], lost: LostShards | None) -> AuditReport:
+        log.warning("failover_detected", primaries=len(new))
+
+        def show(report: AuditReport) -> None:
+            self._count(new)
+            metrics.FAILOVER_PROGRESS.set(min(report.keys / max(report.total, 1), 1.0))
+
         try:
-            report = await self._audits.run(FAILOVER, _show_progress, lost)
-        finally:
-            metrics.FAILOVER_PROGRESS.set(1)
+            report = await self._audits.run(FAILOVER, show, lost)
+        except LeaseHeld:
+            raise
+        except Exception:
+            metrics.FAILOVER_PROGRESS.set(0)
+            raise
         metrics.FAILOVER_REPAIRED.inc(report.repaired)
         log.info("failover_repaired", keys=report.keys, repaired=report.repaired, seconds=round(report.seconds, 1))
         return report
+
+    def _count(self, new: Set[str]) -> None:
+        """Count primaries that are new, each once, although a repair that fails is repeated."""
+        metrics.FAILOVERS.inc(len(new - self._counted))
+        self._counted |= new
 
     async def _primary_id(self, node: Valkey) -> str:
         info = parse_info(str(await node.call("INFO", "server", "replication")))
@@ -115,8 +131,8 @@ class FailoverWatch:
 
 
 def _not_compared(report: AuditReport) -> list[str]:
-    """Return the families that a repair could not compare with their source data; it has to be repeated."""
-    return [group.family for group in report.left if group.rule == NOT_COMPARED]
+    """Return what a repair could not compare with its source data, and why; it has to be repeated."""
+    return [f"{group.family}: {group.examples[0].says}" for group in report.left if group.rule == NOT_COMPARED]
 
 
 def _ranges(slots: Sequence[int]) -> str:
@@ -126,7 +142,3 @@ def _ranges(slots: Sequence[int]) -> str:
     first = [slot for slot, before in zip(slots, (-2, *slots), strict=False) if slot != before + 1]
     last = [slot for slot, after in zip(slots, (*slots[1:], SLOTS + 1), strict=True) if slot != after - 1]
     return ",".join(f"{start}-{end}" for start, end in zip(first, last, strict=True))
-
-
-def _show_progress(report: AuditReport) -> None:
-    metrics.FAILOVER_PROGRESS.set(min(report.keys / max(report.total, 1), 1.0))
