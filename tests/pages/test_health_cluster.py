@@ -52,8 +52,9 @@ async def test_the_health_page_says_which_node_does_not_respond(tmp_path: Path) 
             assert page.status_code == 200, page.text
             for shown in (
                 "The cluster is not complete",
-                f"port {lost.port} does not respond",
+                f">port {lost.port}: It does not respond.",
                 "Parts of this page are missing",
                 "The history cannot be read now.",
             ):
                 assert shown in page.text
+            assert 'data-figure="requestsPerSecond">0<' not in page.text, "without the history, of this machine"

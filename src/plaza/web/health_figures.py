@@ -24,7 +24,6 @@ from plaza.core.health_history import BUCKET_SECONDS, HealthHistory, merged
 from plaza.core.prometheus import Metric
 from plaza.core.valkey import Valkey
 from plaza.core.valkey_memory import memory_warning, parse_info
-from plaza.web.partial_reads import PartialReads
 from plaza.web.system_state import node_name
 
 SPAN_SECONDS: Final = 60.0
@@ -128,9 +127,13 @@ class HealthMonitor:
         while len(self._samples) > 2 and latest.at - self._samples[0].at > SPAN_SECONDS:
             self._samples.popleft()
         nodes = await asyncio.gather(*(_node(node) for node in self._valkey.primaries()))
-        sampled = _figures_between(self._samples[0], latest, list(nodes))
-        history = self.history
-        buckets = await PartialReads().read(history.buckets("hour"), history.empty_buckets("hour"))
+        if len(nodes) > 1:
+            nodes = [_with_name(node) for node in nodes]
+        sampled = _figures_between(self._samples[0], latest, nodes)
+        try:
+            buckets = await self.history.buckets("hour")
+        except Unavailable:
+            return sampled  # of this machine
         last = merged(buckets, MINUTE_BUCKETS)[-1].point()
         return msgspec.structs.replace(
             sampled,
@@ -232,13 +235,17 @@ def _value_at_rank(buckets: Sequence[tuple[float, float]], rank: float) -> float
     return lower
 
 
+def _with_name(node: NodeFigures) -> NodeFigures:
+    """Return a node whose warning says which one it is."""
+    warning = f"{node.address}: {node.memory_warning}" if node.memory_warning else ""
+    return msgspec.structs.replace(node, memory_warning=warning)
+
+
 async def _node(node: Valkey) -> NodeFigures:
     try:
         text, keys = await node.batch([("INFO", "server", "memory", "clients", "stats"), ("DBSIZE",)])
     except Unavailable:
-        name = node_name(node)
-        problem = f"Valkey at {name} does not respond."
-        return NodeFigures(address=name, memory_warning=problem)
+        return NodeFigures(address=node_name(node), memory_warning="It does not respond.")
     info = parse_info(str(text))
     return NodeFigures(
         address=f"port {info['tcp_port']}" if info.get("tcp_port", "0") != "0" else "embedded",
