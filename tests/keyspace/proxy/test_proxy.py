@@ -316,13 +316,20 @@ async def test_a_write_has_its_result_although_valkey_is_lost_before_its_event(s
         assert await proxy.run(Actor("ana", "user"), "127.0.0.1", commands) == [1, 1]
 
 
-async def test_a_write_has_its_result_although_valkey_is_lost_before_another_result_is_checked(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+COMMENT = "33333333-1111-4111-8111-111111111111"
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [[["HGET", f"comment:{COMMENT}", "content"]], [["ZSCAN", "explore:feed", "0", "COUNT", "1000"]] * 8],
+    ids=["a key is checked", "the rest is sent"],
+)
+async def test_a_write_has_its_result_although_valkey_is_lost_before_the_next_batch(
+    server: Server, monkeypatch: pytest.MonkeyPatch, reads: list[list[str]]
 ) -> None:
-    comment = "33333333-1111-4111-8111-111111111111"
     with server.redis_client() as plain:
         plain.hset(social.USER("ana"), "username", "ana")
-        plain.hset(social.COMMENT(comment), mapping={"id": comment, "post_id": POST, "content": "hi"})
+        plain.hset(social.COMMENT(COMMENT), mapping={"id": COMMENT, "post_id": POST, "content": "hi"})
     async with Relay(server.port) as relay, await connect_for_test(relay.url) as valkey:
         functions = Functions(valkey, [execution.LIBRARY, rate_limits.LIBRARY])
         await functions.load()
@@ -337,6 +344,6 @@ async def test_a_write_has_its_result_although_valkey_is_lost_before_another_res
             return batch(commands, **options)
 
         monkeypatch.setattr(valkey, "batch", lose_valkey_before_the_second)
-        commands = [["HINCRBY", "user:me", "visits", "1"], ["HGET", f"comment:{comment}", "content"]]
-        written, read = await proxy.run(Actor("ana", "user"), "127.0.0.1", commands)
-        assert (written, str(read)[:4], len(sent)) == (1, "ERR ", 2)
+        increment = ["HINCRBY", "user:me", "visits", "1"]
+        written, *_, last = await proxy.run(Actor("ana", "user"), "127.0.0.1", [increment, *reads])
+        assert (written, str(last), len(sent)) == (1, "ERR Valkey is unavailable or busy.", 2)

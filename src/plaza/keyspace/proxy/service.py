@@ -173,13 +173,24 @@ class Proxy:
         return await self._retry_missing(steps, replies)
 
     async def _send_batches(self, plans: Sequence[CommandPlan], limit: LengthLimit, deadline: float) -> list[Any]:
-        """Send all steps: one round trip, and one more for every `WORK_PER_BATCH`."""
+        """Send all steps: one round trip, and one more for every `WORK_PER_BATCH`.
+
+        If one fails after writes were run, all that follow have the error as their reply.
+        """
         replies: list[Any] = []
+        has_written = False
         for batch in _batches(plans):
             steps = [step for plan in batch for step in plan.steps(limit)]
             left = max(deadline - monotonic(), 0.001)
-            sent = await self._valkey.batch(steps, raw=True, return_errors=True, timeout=left)
-            replies += await self._retry_missing(steps, sent)
+            try:
+                sent = await self._valkey.batch(steps, raw=True, return_errors=True, timeout=left)
+                replies += await self._retry_missing(steps, sent)
+            except PlazaError as error:
+                if not has_written:
+                    raise
+                step_count = sum(plan.step_count for plan in plans)
+                return replies + [_not_read(error)] * (step_count - len(replies))
+            has_written = has_written or any(plan.writes for plan in batch)
         return replies
 
     async def _read_long_results(
@@ -276,8 +287,8 @@ def _finish(plan: CommandPlan, replies: list[Any], hidden: list[bool]) -> Outcom
 
 
 def _not_read(error: PlazaError) -> ReplyError:
-    """What a read returns if it fails after the request's writes were run, which the caller must be told."""
-    return ReplyError("ERR", f"ERR {error}")
+    """What a command returns that fails after writes of its request were run, whose results the caller must get."""
+    return ReplyError("ERR", f"ERR {error.detail}")  # without Valkey's address
 
 
 def _batches(plans: Sequence[CommandPlan]) -> Iterator[list[CommandPlan]]:
