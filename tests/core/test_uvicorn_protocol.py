@@ -11,9 +11,13 @@ from typing import Any, cast
 import httpx
 import msgspec
 import pytest
+from uvicorn.config import Config
+from uvicorn.server import ServerState
 
 from plaza.core.http import uvicorn_protocol
-from plaza.core.http.http_exchange import header_block
+from plaza.core.http.exchange import ClientDisconnected
+from plaza.core.http.http_exchange import HttpExchange, header_block
+from plaza.core.http.streaming import CancelOnDisconnect
 from plaza.core.http.uvicorn_protocol import GuardedHttpProtocol
 from tests.core.sample_domain import Shelf, app_of, token
 from tests.http_servers import client_of, raw, serving
@@ -208,6 +212,20 @@ async def test_a_response_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     async with client_of(app_of()) as client:
         assert (await client.get("/echo/a")).json() == {"text": "a"}
     assert [len(transport.writes) for transport in transports] == [1]
+
+
+async def test_a_read_that_is_done_is_not_cancelled_because_its_client_was_gone_before_it_began() -> None:
+    config = Config(app_of(), log_config=None)
+    config.load()
+    exchange = HttpExchange(GuardedHttpProtocol(config, ServerState(), {}), "GET", "/", b"", {})
+    exchange.task = asyncio.create_task(asyncio.sleep(0))
+    exchange.disconnect()
+    with CancelOnDisconnect(exchange):
+        pass
+    await exchange.task
+    exchange.task = asyncio.create_task(asyncio.Event().wait())
+    with pytest.raises(ClientDisconnected), CancelOnDisconnect(exchange):
+        await exchange.task
 
 
 async def test_pipelined_requests_are_answered_in_order_one_at_a_time(port: int, shelf: Shelf) -> None:

@@ -48,11 +48,12 @@ class KeyFamily(Struct, eq=False):
         """The ids in an entry by part name. `other` is the member's id if key and member have the same part."""
         found = dict(zip(self.key.parts, entry.parts, strict=True))
         for part, id in zip(self.element_shape.parts if self.element_shape else (), entry.ids, strict=False):
-            found["other" if part in found else part] = id
+            if id is not None:  # another form of the member has no such id
+                found["other" if part in found else part] = id
         if self.is_object and isinstance(entry.value, dict):
             for name, shape in self.fields.items():
                 read = shape.read(entry.value.get(name, "")) if len(shape.parts) == 1 else None
-                if read and shape.parts[0] not in found:
+                if read and read[0] is not None and shape.parts[0] not in found:
                     found[shape.parts[0]] = read[0]
         return found
 

@@ -127,7 +127,11 @@ class ReceivedExchange(Exchange):
     def watch(self, on_disconnect: Callable[[], None], delay: float) -> None:
         self._on_disconnect = on_disconnect
         if self.is_disconnected:
-            self._connection.loop.call_soon(on_disconnect)
+            self._connection.loop.call_soon(self._tell_disconnected, on_disconnect)
+
+    def _tell_disconnected(self, on_disconnect: Callable[[], None]) -> None:
+        if self._on_disconnect is on_disconnect:  # it is still watched
+            on_disconnect()
 
     def unwatch(self) -> None:
         self._on_disconnect = None

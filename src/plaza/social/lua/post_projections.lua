@@ -124,7 +124,7 @@ end
 -- Sets a post's points in its author's sum. Returns what was counted before.
 local function count_points(user, points, name, id, counted)
   local before, total = unpack(redis.call('HMGET', points, id, 'total'))
-  before = tonumber(before or 0)
+  before = finite(before, 0)
   if before == counted then return before end
   local role = role_of(user)
   if counted > 0 and not role then return before end -- the author was deleted, and the post will be

@@ -51,7 +51,7 @@ local function role_of(user) return role_from(user, redis.call('HGET', user, 'ro
 projection('leader', function(name)
   local board = key.models_top_engagement()
   if role_of(key.user(name)) ~= 'model' then return {'ZREM', board, name} end
-  return {'ZADD', board, redis.call('HGET', key.user_points(name), 'total') or 0, name}
+  return {'ZADD', board, text(finite(redis.call('HGET', key.user_points(name), 'total'), 0)), name}
 end)
 
 -- Without a valid `created_at`, a user keeps the score that a registry has, or gets 0.

@@ -66,6 +66,11 @@ async def a_sum_of_points_is_wrong(client: Any, community: SampleCommunity) -> N
     await client.hset(k.USER_POINTS("ben"), "total", 1)
 
 
+@corruptions.found_as("user:<username>:points", "sum")
+async def a_sum_of_points_is_not_a_number(client: Any, community: SampleCommunity) -> None:
+    await client.hset(k.USER_POINTS("cleo"), "total", "abc")
+
+
 @corruptions.found_as("user:<username>:points", "points")
 async def a_post_counts_for_too_much(client: Any, community: SampleCommunity) -> None:
     await client.hset(k.USER_POINTS("ben"), community.posts[1], 500)
