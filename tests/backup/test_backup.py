@@ -24,14 +24,16 @@ from plaza.backup.creation import BackupRun
 from plaza.backup.postgres_part import PostgresSnapshot
 from plaza.backup.restoration import RestoreRun
 from plaza.backup.snapshots import BackupDirectory
+from plaza.cli import main
 from plaza.core.errors import OperatorError
 from plaza.core.functions import GENERATION
 from plaza.core.keys import RESTORING
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
-from plaza.core.valkey import Arg, connect
+from plaza.core.valkey import Arg, ReplyError, connect
 from plaza.core.valkey.standalone import StandaloneValkey
-from plaza.keyspace.audit import Audits, FailoverWatch
+from plaza.keyspace.audit import REPAIR, Audits, FailoverWatch
+from plaza.keyspace.audit.auditor import Auditor
 from plaza.keyspace.audit_keys import AUDIT_PRIMARIES
 from plaza.social.inbound_sync import InboundSync
 from tests.backup.storm import BackupStorm
@@ -310,3 +312,28 @@ async def test_no_server_starts_on_half_of_a_restore(
     assert restored.audit.clean, restored.audit.findings
     async with running(settings):
         pass
+
+
+async def test_a_restore_whose_repair_fails_is_complete_and_says_so(
+    plaza: Plaza,
+    directory: BackupDirectory,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await BackupRun(plaza, directory).run()
+
+    async def fail(self: Auditor, *_: object) -> None:
+        raise ReplyError("ERR", "ERR user_function:1690: attempt to perform arithmetic on a nil value")
+
+    monkeypatch.setenv("PLAZA_DATA_DIR", str(settings.data_dir))
+    monkeypatch.setenv("PLAZA_VALKEY_URL", settings.valkey_url)
+    with monkeypatch.context() as patch:
+        patch.setattr(Auditor, "run", fail)
+        status = await asyncio.to_thread(main, ["restore", str(directory.folder), "--replace"])
+    printed = capsys.readouterr().out
+    assert status == 1
+    assert "the repair of what is derived failed: ERR user_function:1690" in printed
+    assert "run plaza audit --repair" in printed
+    async with running(settings) as restored:
+        assert (await restored.get(Audits).run(REPAIR)).clean

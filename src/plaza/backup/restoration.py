@@ -16,6 +16,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
+import structlog
+
 from plaza.accounts.security_log import SqlSecurityLog
 from plaza.app import Plaza, configured_domains, migration_folders, running
 from plaza.backup import media_part, postgres_part, sqlite_part, valkey_part
@@ -24,7 +26,7 @@ from plaza.backup.progress import UNFINISHED_RESTORE, OnProgress, step
 from plaza.backup.snapshots import SECRET_FILES, BackupDirectory, Snapshot
 from plaza.core import keys, sql_migrations
 from plaza.core.embedded_valkey import EmbeddedValkey
-from plaza.core.errors import OperatorError
+from plaza.core.errors import OperatorError, Unavailable
 from plaza.core.functions import delete_libraries
 from plaza.core.security_log import DONE, LogEntry
 from plaza.core.settings import Settings
@@ -37,10 +39,12 @@ from plaza.valkey_discovery import open_connection
 # How long a process that was stopped may still be connected.
 STOP_SECONDS: Final = 2.0
 
+log = structlog.get_logger("plaza.restore")
+
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore has written. `audit` is the report after the repair."""
+    """What a restore has written. `audit` is the report after the repair; if that failed, its state says so."""
 
     snapshot: Snapshot
     keys: int
@@ -165,7 +169,13 @@ class RestoreRun:
                 await media_part.delete_pictures(plaza.core.sql, snapshot.media.deleted)
             # On a cluster: what was unfinished at the moment of the backup. Its callers are gone.
             await plaza.core.functions.outbox_recovery.recover(abandoned_ms=0)
-            report = await plaza.get(Audits).run(REPAIR, show)
+            try:
+                report = await plaza.get(Audits).run(REPAIR, show)
+            except Unavailable:
+                raise
+            except Exception as error:  # such as a command that an odd value stops: a new restore would meet it too
+                log.exception("restore_not_repaired")
+                report = AuditReport(plaza.core.clock.now_ms(), state="failed", mode=REPAIR, error=str(error))
             await _record(plaza, operator, snapshot.id)
         return report
 

@@ -89,6 +89,12 @@ def _restore(given: argparse.Namespace) -> int:
             return 0
         restored = asyncio.run(restore.run(given.backup, replaces=given.replace, operator=operator()))
     print(f"Restored {restored.snapshot.id}: {restored.keys:,} keys; {_contents(restored.snapshot)}.")
+    if restored.audit.state == "failed":
+        print(
+            f"All of the backup is restored, but the repair of what is derived failed: {restored.audit.error}. "
+            "Start the server, then run plaza audit --repair."
+        )
+        return 1
     rules = {group.rule for group in restored.audit.left}
     if NOT_COMPARED in rules:
         print("Not everything could be compared. Start the server, then run plaza audit --repair.")
