@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from plaza.challenges import invariants
+from plaza.core import event_progress
 from plaza.keyspace.audit import recheck, throttle
 from tests.other_services.every_route import RunningPlaza, plaza_with_community
 from tests.other_services.running import PlazaBesideOthers, plaza_beside_others
@@ -30,6 +31,7 @@ def audits_without_pauses(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]
         monkeypatch.setattr(recheck, "SHORT_PAUSE_SECONDS", 0.001)
         monkeypatch.setattr(recheck, "REPAIR_PAUSE_SECONDS", 0.001)
         monkeypatch.setattr(invariants, "PAUSE_SECONDS", 0.001)
+        monkeypatch.setattr(event_progress, "MAX_IDLE_SECONDS", 0)
         monkeypatch.setattr(throttle, "TRAFFIC_PER_SECOND", 1_000_000)
         monkeypatch.setattr(throttle, "WINDOW_SECONDS", 0.0)
 

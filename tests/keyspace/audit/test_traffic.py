@@ -12,8 +12,8 @@ from plaza.app import Plaza
 from plaza.articles.keys import ARTICLE, ARTICLE_UP, ARTICLES_BY_SCORE, USER_VOTES
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
+from plaza.core.invariants import NOT_COMPARED
 from plaza.keyspace.audit import REPAIR, Audits, auditor, throttle
-from plaza.search import invariants as search_invariants
 from plaza.social.engagements import Engagements
 from plaza.social.keys import POST, POST_LIKES, USER_BOOKMARKED, USER_LIKED
 from tests.keyspace.audit.sample_community import NAMES, SampleCommunity
@@ -27,8 +27,6 @@ SHARES = (throttle.SHARE, throttle.SHARE, 1.0, 1.0, 1.0, 1.0)
 async def test_an_audit_during_writes_reports_nothing(
     plaza: Plaza, audits: Audits, community: SampleCommunity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The search index is always behind a storm of writes, and each audit would wait for it.
-    monkeypatch.setattr(search_invariants, "MAX_WAIT_SECONDS", 0.2)
     suspicions = 0
     async with storm(plaza, community) as running:
         for share in SHARES:
@@ -39,7 +37,8 @@ async def test_an_audit_during_writes_reports_nothing(
     assert running.done > 100
     assert suspicions, "no suspicion at all: too few concurrent writes to prove anything"
     last = await audits.run()
-    assert last.clean, [finding for group in last.groups for finding in group.examples]
+    found = [finding for group in last.groups for finding in group.examples]
+    assert {finding.rule for finding in found} <= {NOT_COMPARED}, found  # its worker has stopped
 
 
 class Fans:
