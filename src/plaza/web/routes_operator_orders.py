@@ -31,7 +31,12 @@ BUTTONS: Final = {"paid": "Mark as paid", "shipped": "Mark as shipped", "done": 
 
 def _query(customer: str, state: str, cursor: str = "") -> OrdersQuery:
     known = state if state in get_args(OrderState) else None
-    fields = {"customer": customer.strip() or None, "state": known, "limit": ROWS, "cursor": cursor or None}
+    fields = {
+        "customer": customer.strip().removeprefix("@") or None,
+        "state": known,
+        "limit": ROWS,
+        "cursor": cursor or None,
+    }
     return forms.convert_fields(fields, OrdersQuery)
 
 
@@ -131,6 +136,9 @@ async def change_order(
 async def confirm_cancellation(request: Request, site: PageResponses, id: OrderId, desk: OrderDesk) -> Response[str]:
     """Show what a cancellation does, before it is done."""
     found = await desk.read(id)
+    if "cancelled" not in NEXT_STATES[found.state]:
+        visitor = await site.visitors.from_request(request)
+        return Response(status=303, headers=[*visitor.cookie, ("location", f"{PATH}/{id}")])
     pieces = ", ".join(f"{line.qty} × {line.name}" for line in found.items)
     effects = [f"Back in stock: {pieces}.", "A cancelled order stays cancelled."]
     if found.customer:
