@@ -174,6 +174,8 @@ async def challenge_context(
     return {
         "challenge": challenge,
         "participation": participation,
+        "reminder": participation.reminder,  # as its form shows it
+        "reminder_problem": "",
         "category": CATEGORY_NAMES[challenge.category - 1],
         "open": challenge.finished_date > today(site),
         "days": days_shown(challenge, participation.today),

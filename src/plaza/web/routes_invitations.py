@@ -8,7 +8,7 @@ from typing import Any
 from plaza.challenges.invitations import ChallengeInvitations
 from plaza.challenges.model import AlreadyJoined, ChallengeId, InvitedName, NotInvited
 from plaza.challenges.service import Challenges
-from plaza.core.errors import NotFound
+from plaza.core.errors import Invalid, NotFound
 from plaza.core.http.access import USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
@@ -66,17 +66,19 @@ async def change_invitation(
     """Add or remove an invitation to a challenge."""
     visitor = await site.visitors.from_request(request)
     actor, fields = visitor.require_user(), forms.parse_form(body)
-    name = forms.convert_fields({"username": fields.get("username", "").strip()}, dict[str, InvitedName])["username"]
+    name = fields.get("username", "").strip().removeprefix("@")
     path = "/app/challenges/invitations" if name == actor.name else f"/app/challenges/{id}/invitations"
     try:
+        forms.convert_fields({"username": name}, dict[str, InvitedName])
         if fields.get("on") == "0":
             with suppress(NotInvited):  # ended by an earlier click
                 await invitations.end(actor, id, name)
         else:
             await invitations.invite(actor, id, name)
-    except (AlreadyJoined, NotFound) as error:
+    except (AlreadyJoined, Invalid, NotFound) as error:
         found = await invitations.page_of_challenge(actor, id, Page())
         context: dict[str, Any] = {"invitations": found.invitations, "more": "", "tabs": "", "problem": error.detail}
+        context["username"] = fields.get("username", "")
         context["challenge"] = await service.read(actor, id)
         return site.page(
             request, visitor, "challenge-invitations.html", section="Challenges", status=error.status, **context

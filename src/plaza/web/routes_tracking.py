@@ -20,13 +20,16 @@ from plaza.challenges.participation_reader import Participations
 from plaza.challenges.reminders import ChallengeReminders
 from plaza.challenges.service import Challenges
 from plaza.challenges.tracking import ChallengeTracking
+from plaza.core.errors import Invalid
 from plaza.core.http.access import PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
+from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Page
 from plaza.web import forms
 from plaza.web.page_responses import PageResponses
 from plaza.web.page_routes import PageRoutes
+from plaza.web.problem_pages import wants_page
 from plaza.web.rendering import tabs
 from plaza.web.routes_challenges import challenge_context, today
 from plaza.web.text_html import next_page_link
@@ -78,12 +81,22 @@ async def remind(
     leaderboards: Leaderboards,
 ) -> Response[str]:
     """Set or remove your reminder."""
-    visitor = await site.visitors.from_request(request)
-    if forms.parse_form(body).get("on") == "0":
+    visitor, fields = await site.visitors.from_request(request), forms.parse_form(body)
+    if fields.get("on") == "0":
         await reminders.remove(visitor.require_user(), id)
         message = "You will not be reminded."
     else:
-        await reminders.save(visitor.require_user(), id, forms.read_form(body, NewReminder))
+        try:
+            await reminders.save(visitor.require_user(), id, forms.read_form(body, NewReminder))
+        except Invalid as error:
+            if not wants_page(request):
+                raise
+            context = await challenge_context(site, visitor, await service.read(visitor.actor, id), participations)
+            context["reminder"] = {"hour": parse_int(fields.get("hour")), "time_zone": fields.get("time_zone", "")}
+            context |= {"reminder_problem": error.detail, "return_path": f"/app/challenges/{id}"}
+            return site.page(
+                request, visitor, "challenge-reminder.html", section="Challenges", status=error.status, **context
+            )
         message = "Reminder saved."
     found = await service.read(visitor.actor, id)
     context = await challenge_context(site, visitor, found, participations, leaderboards)
