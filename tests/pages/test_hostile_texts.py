@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
+from redis.asyncio import Redis
+
 from plaza.app import Plaza
-from plaza.articles.keys import ARTICLE
+from plaza.articles.keys import ARTICLE, ARTICLES_BY_TIME
 from plaza.core.auth import API
 from plaza.social.keys import POST, USER
 from plaza.social.users import Users
 from tests.media.images import picture
 from tests.pages.conftest import PageClient, ParsedPage
+from tests.servers import Server
 
 EVIL = "<img src=x onerror=alert(1)>\"'><svg/onload=alert(1)>{{7*7}}"
 SCRIPT_URL = "javascript:alert(1)"
@@ -111,3 +115,27 @@ async def test_no_stored_text_becomes_markup(ana: PageClient, url: str, plaza: P
             response = await operator.get(f"/app{path}")
             assert response.status_code == 200, (path, response.text)
             assert_harmless(response.text, path)
+
+
+async def test_an_incomplete_article_of_another_service_has_no_link_without_text(
+    guest: PageClient, plaza: Plaza, server: Server
+) -> None:
+    async with Redis(port=server.port, decode_responses=True) as other_service:
+        for number, title, author in ((910, "", "user:"), (911, " ", "ben"), (912, "A title", " ")):
+            fields: dict[Any, Any] = {
+                "title": title,
+                "link": "https://example.org/",
+                "author": author,
+                "time": 1,
+                "votes": 1,
+            }
+            await other_service.hset(ARTICLE(number), mapping=fields)
+            await other_service.zadd(ARTICLES_BY_TIME(), {f"article:{number}": 1})
+    for path in ("/articles?order=time", "/articles/910", "/articles/911", "/articles/912", "/shop"):
+        page = (await guest.get(f"/app{path}")).text
+        links = re.findall(r"<a [^>]*>(?:\s|<bdi>|</bdi>)*</a>", page)
+        assert links == [], path
+    rows = (await guest.get("/app/articles?order=time")).text
+    assert rows.count("<bdi>Article 910</bdi>") == rows.count("<bdi>Article 911</bdi>") == 1
+    assert rows.count('<a href="/app/people/ben">ben</a>') == 1
+    assert "<title>Article 910 · Plaza</title>" in (await guest.get("/app/articles/910")).text

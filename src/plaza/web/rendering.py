@@ -74,6 +74,7 @@ ENVIRONMENT.filters.update(
     visible_url=text_html.visible_url,
     web_address=text_html.web_address,
     truncate_text=text_html.truncate_text,
+    article_title=text_html.article_title,
     date=text_html.format_date,
     iso_date=text_html.format_iso_date,
     date_time=text_html.format_date_time,

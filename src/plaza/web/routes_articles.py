@@ -39,7 +39,7 @@ from plaza.web.page_routes import PageRoutes
 from plaza.web.rendering import tabs
 from plaza.web.security import local_path
 from plaza.web.sidebar import Sidebar
-from plaza.web.text_html import MAX_TEXT_BYTES, fitting_count, next_page_link
+from plaza.web.text_html import MAX_TEXT_BYTES, article_title, fitting_count, next_page_link
 from plaza.web.visitors import Visitor
 
 page = PageRoutes()
@@ -178,7 +178,7 @@ async def article(
         shown = await comments.page(visitor.actor, id, Page(limit=fitting, cursor=cursor), level)
     context: dict[str, Any] = {
         "article": found,
-        "author": found.author.removeprefix("user:"),
+        "author": found.author.removeprefix("user:").strip(),
         "votes": article_html.vote_buttons(found, articles.open_since()),
         "comments_path": f"/app/articles/{id}/comments",
         "is_first_page": cursor is None,
@@ -281,13 +281,14 @@ async def confirm_deletion(
     """Show an admin what a deletion does, before it is done. `back` is the page that the admin comes from."""
     visitor = await site.visitors.from_request(request)
     found = await articles.read(visitor.actor, id)
+    title = article_title(found.title, id)
     return await confirmation(
         request,
         site,
         "Articles",
         title="Delete the article?",
         effects=[
-            f"“{found.title}” of {found.author.removeprefix('user:')} is deleted, with its votes and comments.",
+            f"“{title}” of {found.author.removeprefix('user:')} is deleted, with its votes and comments.",
             "This cannot be undone.",
         ],
         button="Delete the article",

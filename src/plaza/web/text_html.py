@@ -125,6 +125,11 @@ def tag_path(tag: str) -> str:
     return f"/app/tags/{encode_segment(tag)}"
 
 
+def article_title(title: str, id: int) -> str:
+    """The title of an article, or its number: another service may have stored it without a title."""
+    return title if title.strip() else f"Article {id}"
+
+
 def user_path(name: str) -> str:
     return f"/app/people/{encode_segment(name)}"
 
