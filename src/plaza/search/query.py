@@ -11,6 +11,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Final
 
 from plaza.core.text_folding import fold
@@ -84,6 +85,12 @@ class Query:
     def words(self) -> list[str]:
         """The words that a result contains, or their beginnings."""
         return [word for phrase in self.phrases for word in phrase.words]
+
+    @property
+    def unspaced_texts(self) -> list[str]:
+        """What the phrases have of scripts without spaces, where each character is a word."""
+        parts = (part for phrase in self.phrases for part in groupby(phrase.words, is_unspaced))
+        return ["".join(words) for unspaced, words in parts if unspaced]
 
     @property
     def beginnings(self) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ _UNSPACED = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
 )
 _UNSPACED_CHARACTER = re.compile(f"[{_UNSPACED}]")
+_UNSPACED_TEXT = re.compile(f"[{_UNSPACED}]+")
 
 
 def is_word_character(character: str) -> bool:
@@ -51,6 +52,11 @@ def words_of(text: str) -> list[str]:
     if word:
         found.append(word)
     return [word[:MAX_WORD_CHARACTERS] for word in found[:MAX_WORDS]]
+
+
+def is_unspaced_text(text: str) -> bool:
+    """Whether a text has only characters of scripts without spaces."""
+    return _UNSPACED_TEXT.fullmatch(text) is not None
 
 
 def is_unspaced(word: str) -> bool:

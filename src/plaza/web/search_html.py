@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
 from typing import Final
 
@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 
 from plaza.core.text_folding import fold
 from plaza.search.query import Query
-from plaza.search.words import is_unspaced, is_word_character
+from plaza.search.words import is_unspaced_text, is_word_character
 from plaza.web.text_html import truncate_text
 
 # Characters before the first match that an excerpt shows.
@@ -65,13 +65,32 @@ def _is_tag_character(character: str) -> bool:
 
 
 def _words_between(text: str, start: int, end: int, query: Query) -> Iterator[tuple[int, int]]:
-    """Yield which words of a part match. `_` separates words, and characters of a script without spaces are words."""
+    """Yield which words of a part match. `_` separates words. Of scripts without spaces, whole phrases match."""
     words, beginnings = set(query.words), query.beginnings
     first = start
-    for separated, characters in groupby(text[start:end], lambda each: each == "_" or is_unspaced(fold(each))):
-        length = sum(1 for _ in characters)
-        for size in [1] * length if separated else [length]:
-            word = fold(text[first : first + size])
-            if word in words or word.startswith(beginnings):
-                yield first, first + size
-            first += size
+    for (_, unspaced), characters in groupby(text[start:end], lambda each: (each == "_", is_unspaced_text(fold(each)))):
+        last = first + sum(1 for _ in characters)
+        if unspaced:
+            yield from _phrases_between(text, first, last, query.unspaced_texts)
+        elif (word := fold(text[first:last])) in words or word.startswith(beginnings):
+            yield first, last
+        first = last
+
+
+def _phrases_between(text: str, start: int, end: int, phrases: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield where characters of a script without spaces have a phrase; what overlaps is one match."""
+    positions = [position for position in range(start, end) for _ in fold(text[position])]
+    folded = "".join(map(fold, text[start:end]))
+    found: set[int] = set()
+    for phrase in phrases:
+        at = folded.find(phrase)
+        while at >= 0:
+            found.update(positions[at : at + len(phrase)])
+            at = folded.find(phrase, at + 1)
+    first = None
+    for position in range(start, end + 1):
+        if position in found:
+            first = position if first is None else first
+        elif first is not None:
+            yield first, position
+            first = None
