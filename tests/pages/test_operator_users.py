@@ -78,6 +78,14 @@ async def test_an_operator_changes_a_role(plaza: Plaza, admin: PageClient, ben: 
     assert (await admin.get(f"{BEN}/role", params={"role": "admin"})).headers["location"] == BEN, "nothing to change"
 
 
+async def test_the_only_admin_is_told_that_no_other_one_is_left(admin: PageClient, ben: PageClient) -> None:
+    own, warning = f"{USERS}/ana/role?role=user", "No other user is an admin."
+    assert warning in (await admin.get(own)).text
+    assert warning not in (await admin.get(f"{BEN}/role?role=model")).text
+    await admin.submit(f"{BEN}/role", page=f"{BEN}/role?role=admin")
+    assert warning not in (await admin.get(own)).text
+
+
 async def test_an_operator_is_warned_before_losing_the_own_rights(admin: PageClient) -> None:
     for question in ("suspend", "role?role=user"):
         assert "This is your own account" in (await admin.get(f"{USERS}/ana/{question}")).text, question

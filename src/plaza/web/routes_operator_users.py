@@ -148,7 +148,12 @@ async def confirm_role(
     found = await directory.read(username)
     if found.role == role:
         return Response(status=303, headers=[*visitor.cookie, ("location", _path(username))])
-    own = ["This is your own account: you lose these pages at once."] if username == visitor.name else []
+    own: list[str] = []
+    if username == visitor.name:
+        own.append("This is your own account: you lose these pages at once.")
+        admins = (await directory.page(ListedUsersQuery(role="admin", state="active", limit=2))).users
+        if all(each.username == username for each in admins):
+            own.append("No other user is an admin. The command “plaza users role” makes one.")
     return await confirmation(
         request,
         site,
