@@ -19,8 +19,9 @@ from redis.retry import Retry
 
 from plaza.core.embedded_valkey import DamagedData, EmbeddedValkey, ValkeyFailed, running_url
 from plaza.core.process.child import WATCH, Backoff, Watch
+from plaza.core.valkey import NotReady
 from tests.processes import alive, command_line
-from tests.timeouts import within_time_limit
+from tests.timeouts import connect_for_test, within_time_limit
 from tests.waiting import eventually as until
 
 # A process with an embedded Valkey, to be killed.
@@ -245,6 +246,23 @@ async def test_an_unusable_directory_is_named_in_the_error(tmp_path: Path) -> No
     (tmp_path / "file").touch()
     with pytest.raises(ValkeyFailed, match=f"Cannot use the data directory {tmp_path}/file"):
         await EmbeddedValkey(tmp_path / "file").start()
+
+
+async def test_a_valkey_that_cannot_write_to_its_disk_is_read(tmp_path: Path) -> None:
+    async with EmbeddedValkey(tmp_path) as valkey:
+        with redis_client(valkey) as client:
+            client.set("k", "v")
+            (tmp_path / "valkey" / "dump.rdb").mkdir()  # the file cannot be replaced
+            client.config_set("save", "3600 1000000")
+            client.bgsave()
+            await until(lambda: dict(client.info("persistence"))["rdb_last_bgsave_status"] == "err")
+            with pytest.raises(redis.ResponseError, match="MISCONF"):
+                client.ping()
+        assert await running_url(tmp_path) == valkey.url
+        async with await connect_for_test(valkey.url) as reader:
+            assert await reader.call("GET", "k") == "v"
+            with pytest.raises(NotReady, match="MISCONF"):
+                await reader.call("SET", "k", "w")
 
 
 async def test_stop_returns_when_the_process_is_gone(tmp_path: Path) -> None:

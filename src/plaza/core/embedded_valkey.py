@@ -297,7 +297,9 @@ async def _state(url: str) -> str:
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
-    return {b"+PONG": "ready", b"-LOADI": "loading"}.get(reply.strip()[:6], "unreachable")
+    # MISCONF: it cannot write to its disk, and is read.
+    states = {b"+PONG": "ready", b"-MISCO": "ready", b"-LOADI": "loading"}
+    return states.get(reply.strip()[:6], "unreachable")
 
 
 def _has_no_manifest(folder: Path) -> bool:

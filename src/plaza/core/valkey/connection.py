@@ -477,6 +477,8 @@ async def _handshake(connection: Connection, sock: _Socket) -> None:
 def _check_handshake(replies: list[Any], required: int) -> None:
     """Raise an error that makes the connection useless. A user without permission for PING can still use it."""
     all_or_first_error(replies[:required])
-    # A server that loads its data accepts connections. Treat it as not reachable yet, so that calls wait.
-    if isinstance(replies[required], NotReady):
-        raise replies[required]
+    # A server that loads its data accepts connections. Treat it as not reachable yet, so that calls wait. One that
+    # cannot write to its disk (MISCONF) can be read.
+    ping = replies[required]
+    if isinstance(ping, NotReady) and ping.reply != "MISCONF":
+        raise ping
