@@ -100,6 +100,18 @@ async def test_an_unreachable_store_is_unavailable(bucket: str, tmp_path: Path) 
         await MediaStore.open(Settings(data_dir=tmp_path, media_url=nowhere)).put("a", b"x")
 
 
+@pytest.mark.parametrize("options", ["allow_http=true", "endpoint=http://127.0.0.1:9&allow_http=true", "timeout=5s"])
+def test_options_of_the_connection_are_accepted(options: str, tmp_path: Path) -> None:
+    MediaStore.open(Settings(data_dir=tmp_path, media_url=f"s3://plaza?region=us-east-1&{options}"))
+
+
+@pytest.mark.parametrize("option", ["endpont", "user_agent"])
+def test_an_unknown_option_is_named(option: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=f"PLAZA_MEDIA_URL.*{option}") as refused:
+        MediaStore.open(Settings(data_dir=tmp_path, media_url=f"s3://plaza?{option}=secret&region=us-east-1"))
+    assert "secret" not in str(refused.value)
+
+
 @pytest.mark.parametrize("url", ["ftp://user:secret@host/x", "bucket", "s3://", "http://host/x"])
 def test_another_address_is_refused_without_repeating_it(url: str, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="PLAZA_MEDIA_URL") as refused:

@@ -29,6 +29,11 @@ SIGNED_SECONDS: Final = 60
 
 _URL_FORMAT: Final = "PLAZA_MEDIA_URL must look like s3://bucket/prefix, gs://bucket/prefix or az://container/prefix."
 
+# Options of the HTTP client; the others are options of the store.
+_CLIENT_OPTIONS: Final = frozenset(("allow_http", "connect_timeout", "proxy_url", "timeout"))
+# What obstore raises for an option that it cannot read. The class cannot be imported and is no `Exception`.
+_PANIC: Final = "PanicException"
+
 
 class StoredFile(NamedTuple):
     path: str
@@ -121,12 +126,17 @@ def _bucket(url: str) -> ObjectStore:
     if parts.scheme not in ("s3", "gs", "az", "azure"):
         raise SettingError(_URL_FORMAT)  # without the given URL, which could contain a secret
     options: dict[str, Any] = dict(parse_qsl(parts.query))
+    client = {name: options.pop(name) for name in _CLIENT_OPTIONS & options.keys()}
     if str(options.get("endpoint", "")).startswith("http://"):
-        options["client_options"] = {"allow_http": True}
+        client["allow_http"] = "true"
+    given = {**options, "client_options": client} if client else options
     try:
-        return from_url(parts._replace(query="").geturl(), **options)
-    except (BaseError, ValueError, TypeError):
-        raise SettingError(f"{_URL_FORMAT} Its store cannot be opened.") from None
+        return from_url(parts._replace(query="").geturl(), **given)
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+            raise
+        named = f" Check its options: {', '.join(sorted({*options, *client}))}." if options or client else ""
+        raise SettingError(f"{_URL_FORMAT} Its store cannot be opened.{named}") from None
 
 
 def _stored_file(meta: Any) -> StoredFile:
