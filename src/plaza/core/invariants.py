@@ -110,8 +110,8 @@ NOT_COMPARED: Final = "not compared"
 
 def not_compared(family: str, group: str) -> Violation:
     """Return the violation of a family that was not compared, because a group of consumers does not handle events."""
-    says = f"not compared, because events wait for {group} and none is handled. Start a worker, then audit again."
-    return Violation(family, NOT_COMPARED, "", "", says, "")
+    says = f"not compared, because events wait for {group}. Check that a worker runs, and audit again after a minute."
+    return Violation(family, NOT_COMPARED, family, "", says, "")
 
 
 def comparison_failed(family: str, error: Exception) -> Violation:
