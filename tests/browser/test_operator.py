@@ -469,6 +469,8 @@ def test_health_growth_keys_and_events_show_what_they_promise(robin: Page) -> No
     expect(robin.get_by_role("columnheader", name="p99").first).to_be_visible()
 
     robin.goto("/app/operator/growth")
+    bars = robin.locator("figure.chart", has_text="Active users").locator(".bar")
+    until(lambda: robin.reload() is not None and bars.count() > 0)  # a job counts once a minute
     for title in ("New users", "Active users", "Posts", "Votes", "Orders"):
         robin.get_by_text(f"Show as table: {title}").click()
         expect(robin.get_by_role("region", name=f"{title} by day, as a table").locator("tbody tr")).to_have_count(30)

@@ -248,6 +248,15 @@ def test_a_customer_finds_items_by_searching_and_by_what_was_viewed(windows: Win
     for tab in ("Popular", "Viewed"):
         page.get_by_role("link", name=tab).click()
         expect(page.get_by_role("main")).to_contain_text("Wool blanket")
+    other = windows().page
+    other.goto("/app/shop")
+    other.get_by_role("main").get_by_role("link", name="Wool blanket").click()
+    expect(other.get_by_role("heading", name="Wool blanket")).to_be_visible()
+    cached = other.reload()  # with the session that the first answer offered
+    assert cached is not None
+    assert "; hit" in cached.headers["cache-status"]
+    other.goto("/app/shop/seen")  # a page from the cache counts as viewed too
+    expect(other.get_by_role("main")).to_contain_text("Wool blanket")
     page.get_by_label("Search", exact=True).fill("wool blanket")
     page.keyboard.press("Enter")
     page.get_by_role("navigation").get_by_role("link", name="Shop").last.click()
