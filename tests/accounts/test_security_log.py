@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,13 +14,16 @@ from sqlalchemy import text
 
 from plaza.accounts import security_log
 from plaza.accounts.security_log import CSV_COLUMNS, KEPT_DAYS, SqlSecurityLog
+from plaza.accounts.tables import SECURITY_LOG
 from plaza.app import Plaza, running
+from plaza.core import security_log as core_log
 from plaza.core.clock import ManualClock
-from plaza.core.security_log import LogEntry
+from plaza.core.security_log import AccountLog, LogEntry
 from plaza.core.settings import Settings
 from tests.accounts.conftest import PASSWORD, Account
 from tests.http_servers import client_of, is_problem
 from tests.servers import Server
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -193,3 +196,27 @@ async def test_entries_older_than_a_year_are_deleted(plaza: Plaza, clock: Manual
     clock.advance(days=KEPT_DAYS, seconds=1)
     await log.record(LogEntry("root", "new"))
     assert await log.delete_old() == 1
+
+
+async def test_an_action_does_not_wait_for_a_locked_log_and_is_recorded_later(
+    plaza: Plaza, admin: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core_log, "STORE_SECONDS", 0, raising=False)
+    monkeypatch.setattr(core_log, "MAX_WAITING", 2, raising=False)
+    log, sql = plaza.get(AccountLog), plaza.core.sql
+    async with sql.begin() as tx:  # the only writer of SQLite
+        if sql.dialect == "postgresql":
+            await tx.execute(text(f"LOCK TABLE {SECURITY_LOG.name} IN ACCESS EXCLUSIVE MODE"))
+        for action in ("sign_in", "sign_out", "one_too_many"):
+            await log.record("ana", action)
+
+    async def recorded() -> list[str]:
+        return sorted(entry["action"] for entry in await entries(admin, actor="ana"))
+
+    await eventually(lambda: _equals(recorded, ["sign_in", "sign_out"]))
+    await log.record("ana", "register")
+    await eventually(lambda: _equals(recorded, ["register", "sign_in", "sign_out"]))
+
+
+async def _equals(read: Callable[[], Awaitable[list[str]]], expected: list[str]) -> bool:
+    return await read() == expected

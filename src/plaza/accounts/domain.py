@@ -49,6 +49,7 @@ def build(core: Core) -> Parts:
         personal_data=AccountsPersonalData(core.valkey, second_factors, passkeys, log),
         personal_keys=PERSONAL_KEYS,
         encrypted=[second_factors.encrypted_fields()],
+        on_close=[account_log.close],
         build_last=lambda provided: _build_last(core, log, account_log, provided),
     )
 

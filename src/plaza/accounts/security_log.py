@@ -55,8 +55,9 @@ class SqlSecurityLog:
 
     async def record(self, *entries: LogEntry) -> None:
         """Store actions that have ended. One transaction."""
+        rows = [self._row(entry) for entry in entries]  # now: the database may be locked for seconds
         async with self._sql.begin() as tx:
-            await tx.execute(insert(SECURITY_LOG), [self._row(entry) for entry in entries])
+            await tx.execute(insert(SECURITY_LOG), rows)
 
     @contextlib.asynccontextmanager
     async def recording(self, entry: LogEntry) -> AsyncIterator[LogEntry]:
