@@ -56,9 +56,13 @@ class Slots:
         await eventually(lambda: not self._in_use[part])
 
 
-async def interleave(beside: PlazaBesideOthers, operations: Sequence[Operation], *, worker: bool = True) -> None:
-    """Run random operations in many tasks, beside Plaza's worker and repairs."""
+async def interleave(beside: PlazaBesideOthers, operations: Sequence[Operation], *, worker: bool = True) -> set[str]:
+    """Run random operations in many tasks, beside Plaza's worker and repairs. Returns the key families with findings.
+
+    A repair waits for half a second, and on a busy machine another service may take longer between two commands.
+    """
     deadline, done = time.monotonic() + SECONDS, 0
+    found: set[str] = set()
 
     async def write(seed: int) -> None:
         nonlocal done
@@ -69,7 +73,7 @@ async def interleave(beside: PlazaBesideOthers, operations: Sequence[Operation],
 
     async def repair() -> None:
         while True:
-            await beside.repair()
+            found.update(group.family for group in (await beside.repair()).groups)
 
     beside_them = [asyncio.create_task(repair())]
     if worker:
@@ -82,3 +86,4 @@ async def interleave(beside: PlazaBesideOthers, operations: Sequence[Operation],
             task.cancel()
         await asyncio.wait(beside_them)
     await beside.plaza.core.functions.outbox.drain()
+    return found
