@@ -340,7 +340,18 @@ def test_an_operator_gives_an_item_pictures_and_brings_an_order_to_its_end(robin
     expect(late.get_by_role("textbox", name="Note")).to_have_value("The door was closed.")
     late.close()
     assert look_at(robin, "operator-order") == []
+    robin.set_viewport_size({"width": 1440, "height": 900})
     robin.goto("/app/operator/orders?state=done")
+    robin.locator(".order-items").first.evaluate("(cell) => cell.append(', 1 × Head torch'.repeat(20))")
+    robin.get_by_role("link", name=f"Order {order}", exact=True).evaluate("(link) => link.append('00000')")
+    note = robin.get_by_role("rowheader", name=f"Order {order}00000 has a note")
+    number, text = note.evaluate("(cell) => [...cell.children].map((part) => part.getBoundingClientRect().bottom)")
+    assert abs(number - text) < 8, "the note is beside the number"
+    robin.emulate_media(forced_colors="active")
+    line = "(tab) => getComputedStyle(tab).borderBottomColor + getComputedStyle(tab).borderBottomWidth"
+    shown = robin.locator(".tabs a").evaluate_all(f"(tabs) => tabs.map({line})")
+    assert sorted(map(shown.count, set(shown))) == [1, len(shown) - 1], "only the current one is underlined"
+    robin.emulate_media(forced_colors="none")
     with robin.expect_download() as download:
         robin.get_by_role("link", name="Download CSV").click()
     lines = download.value.path().read_text(encoding="utf-8-sig").splitlines()
