@@ -18,6 +18,7 @@ from plaza.accounts.tables import SECURITY_LOG
 from plaza.app import Plaza, running
 from plaza.core import security_log as core_log
 from plaza.core.clock import ManualClock
+from plaza.core.errors import NotFound, OperatorError
 from plaza.core.security_log import AccountLog, LogEntry
 from plaza.core.settings import Settings
 from tests.accounts.conftest import PASSWORD, Account
@@ -220,3 +221,16 @@ async def test_an_action_does_not_wait_for_a_locked_log_and_is_recorded_later(
 
 async def _equals(read: Callable[[], Awaitable[list[str]]], expected: list[str]) -> bool:
     return await read() == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "result"),
+    [(NotFound(), "404"), (OperatorError("Another backup is running."), "failed"), (ValueError(), "500")],
+)
+async def test_the_result_of_an_action_says_how_it_failed(
+    plaza: Plaza, admin: httpx.AsyncClient, error: Exception, result: str
+) -> None:
+    with pytest.raises(type(error)):
+        async with plaza.get(SqlSecurityLog).recording(LogEntry("@cli:root", "plaza backup", kind="admin")):
+            raise error
+    assert [entry["result"] for entry in await entries(admin, action="plaza backup")] == [result]

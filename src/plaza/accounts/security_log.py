@@ -13,7 +13,7 @@ from plaza.accounts.tables import SECURITY_LOG
 from plaza.core.addresses import stored_address
 from plaza.core.clock import Clock
 from plaza.core.csv_text import iso_time, to_csv, without_formula
-from plaza.core.errors import PlazaError
+from plaza.core.errors import OperatorError, PlazaError
 from plaza.core.paging import page_by_position
 from plaza.core.security_log import DONE, LogEntry
 from plaza.core.settings import AccountAddress
@@ -69,6 +69,9 @@ class SqlSecurityLog:
             yield entry
         except PlazaError as error:
             entry.result = str(error.status)
+            raise
+        except OperatorError:
+            entry.result = "failed"  # as expected: the command says why
             raise
         except BaseException:
             entry.result = "500"
