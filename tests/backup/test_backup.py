@@ -337,3 +337,29 @@ async def test_a_restore_whose_repair_fails_is_complete_and_says_so(
     assert "run plaza audit --repair" in printed
     async with running(settings) as restored:
         assert (await restored.get(Audits).run(REPAIR)).clean
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "snapshots/2026.json", "lock"])
+def test_a_folder_of_something_else_takes_no_backups(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "other" / name
+    file.parent.mkdir(parents=True)
+    file.touch()
+    with pytest.raises(OperatorError, match="contains other files"), BackupDirectory(tmp_path / "other").locked():
+        pass
+    assert {path for path in (tmp_path / "other").rglob("*") if path.is_file()} == {file}
+
+
+def test_an_empty_folder_takes_backups_again_and_lists_only_files(tmp_path: Path) -> None:
+    directory = BackupDirectory(tmp_path / "backups")
+    (tmp_path / "backups" / "lost+found").mkdir(parents=True)  # a disk of its own
+    for _ in range(2):
+        with directory.locked():
+            (tmp_path / "backups" / "snapshots" / "copy.json").mkdir(exist_ok=True)
+    assert directory.ids() == []
+
+
+@pytest.mark.parametrize("command", ["backup", "restore"])
+def test_an_empty_name_is_not_the_current_directory(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, ""])
+    assert "argument DIR: is empty" in capsys.readouterr().err

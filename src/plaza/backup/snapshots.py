@@ -25,6 +25,8 @@ FORMAT: Final = 1
 SECRET_FILES: Final = ("api-key", "jwt-secret", "data-key")
 # The file that a restore locks while it reads.
 _READERS: Final = "readers"
+# In the root of a disk.
+_DISK_FOLDER: Final = "lost+found"
 
 
 class ValkeyPart(msgspec.Struct, frozen=True):
@@ -91,6 +93,7 @@ class BackupDirectory:
         """Create the directory if necessary and lock it. Yields a folder for temporary files."""
         spool = self.folder / "unfinished"
         try:
+            self._refuse_other_folder()
             for folder in (self.folder, self._snapshots, self.folder / "chunks"):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -109,6 +112,12 @@ class BackupDirectory:
         finally:
             os.close(handle)
 
+    def _refuse_other_folder(self) -> None:
+        """Raise `OperatorError` for a folder of something else, whose files would be deleted like old backups."""
+        names = {path.name for path in self.folder.iterdir()} if self.folder.is_dir() else set()
+        if names - {_DISK_FOLDER} and not names >= {"snapshots", "chunks"}:
+            raise OperatorError(f"{self.folder} contains other files. Give an empty directory, or one of backups.")
+
     @contextmanager
     def being_read(self) -> Iterator[None]:
         """Keep all backups during the block. Backups go on."""
@@ -125,7 +134,7 @@ class BackupDirectory:
 
     def ids(self) -> list[str]:
         """Return the ids of all complete backups, oldest first."""
-        return sorted(file.stem for file in self._snapshots.glob("[!.]*.json"))
+        return sorted(file.stem for file in self._snapshots.glob("[!.]*.json") if file.is_file())
 
     def next_id(self, created_ms: int) -> str:
         """Return the id of a new backup: its time, after all others, also if the clock was set back."""

@@ -29,7 +29,7 @@ def add_commands(commands: Commands) -> None:
         "first one only what is new is written. See docs/backups.md.",
         "plaza backup /srv/backups/plaza --keep 30",
     )
-    backup.add_argument("directory", metavar="DIR", type=Path)
+    backup.add_argument("directory", metavar="DIR", type=_directory)
     backup.add_argument("--keep", type=int, metavar="N", help="afterwards delete all but the newest N backups")
 
     restore = add_command(
@@ -40,11 +40,17 @@ def add_commands(commands: Commands) -> None:
         "may run. The backup is checked first; a damaged or incomplete one changes nothing.",
         "PLAZA_DATA_DIR=/var/lib/plaza plaza restore /srv/backups/plaza",
     )
-    restore.add_argument("directory", metavar="DIR", type=Path)
+    restore.add_argument("directory", metavar="DIR", type=_directory)
     restore.add_argument("--backup", metavar="ID", default="", help="default: the latest one")
     restore.add_argument("--list", action="store_true", help="only list the backups in the directory")
     restore.add_argument("--check", action="store_true", help="only read the backup and check that it is complete")
     restore.add_argument("--replace", action="store_true", help="first delete everything that the target contains")
+
+
+def _directory(name: str) -> Path:
+    if not name:
+        raise argparse.ArgumentTypeError("is empty")  # a variable that is not set; not the current directory
+    return Path(name)
 
 
 def _backup(given: argparse.Namespace) -> int:
