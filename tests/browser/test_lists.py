@@ -50,6 +50,11 @@ def test_the_first_view_of_explore_is_small_and_does_not_move(windows: Windows) 
     assert posts is not None
     assert sidebar is not None
     assert posts["width"] > 1.5 * sidebar["width"], "posts are wider than what is beside them"
+    window.page.set_viewport_size({"width": 380, "height": 800})
+    for path in ("/app", "/app/sign-up"):  # with text of twice the size
+        window.page.goto(path)
+        window.page.evaluate("document.documentElement.style.fontSize = '200%'")
+        assert window.page.evaluate("document.documentElement.scrollWidth") == 380, path
 
 
 def test_an_event_does_not_move_when_its_script_starts(windows: Windows, plaza: BrowserCommunity) -> None:
