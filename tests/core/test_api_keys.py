@@ -7,7 +7,9 @@ from functools import partial
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from plaza.core import api_keys
 from plaza.core.api_keys import ApiKeys, KeyNameTaken, Scope
 from plaza.core.auth import Actor, Auth
 from plaza.core.clock import ManualClock
@@ -93,6 +95,23 @@ async def test_an_entry_that_another_program_damaged_is_ignored(keys: ApiKeys, r
     await redis_client.hset("api-keys", "f" * 64, "not json")
     assert [key.name for key in await keys.list_all()] == ["billing"]
     await eventually(lambda: keys.find(secret))
+
+
+async def test_an_outage_is_logged_once(keys: ApiKeys, redis_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_keys, "RETRY_SECONDS", 0.01)
+    reads = 0
+    read = ApiKeys._read
+
+    async def count(self: ApiKeys) -> None:
+        nonlocal reads
+        reads += 1
+        await read(self)
+
+    monkeypatch.setattr(ApiKeys, "_read", count)
+    with capture_logs() as logs:
+        await redis_client.set("api-keys", "text")
+        await eventually(lambda: reads >= 3)
+        assert [entry["event"] for entry in logs] == ["api_keys_unreadable"]
 
 
 async def actor_with(keys: ApiKeys, *scopes: Scope) -> Actor:

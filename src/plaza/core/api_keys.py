@@ -142,6 +142,7 @@ class ApiKeys:
             self._wake.set()
 
     async def _follow(self) -> None:
+        failing = False
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -149,10 +150,12 @@ class ApiKeys:
                 if self._is_stale:
                     await self._read()
                 await self._save_uses()
+                failing = False
             except (Unavailable, ReplyError) as error:
                 # Keys stay as they were: while Valkey is unavailable, none can be revoked either.
-                log.warning("api_keys_unreadable", error=str(error))
-                self._is_stale = True
+                if not failing:  # log once, not at every attempt
+                    log.warning("api_keys_unreadable", error=str(error), retry_seconds=RETRY_SECONDS)
+                failing = self._is_stale = True
                 self._wake.set()
                 await asyncio.sleep(RETRY_SECONDS)
 
