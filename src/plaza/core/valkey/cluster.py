@@ -55,7 +55,8 @@ class ClusterValkey(Valkey):
     async def ready(self) -> None:
         """Load the table of slots, and keep it up to date from then on."""
         if not await self.topology.load():
-            raise ConnectionLost(f"No node of {self!r} answers.", may_have_run=False)
+            seeds = ", ".join(map(str, self.topology.seeds))
+            raise ConnectionLost(f"No node of the Valkey cluster at {seeds} answers.", may_have_run=False)
         self.start(self.topology.watch())
 
     def call(
