@@ -8,6 +8,8 @@ import msgspec
 
 # Findings of one kind that a report contains; the others are only counted.
 MAX_EXAMPLES = 10
+# Characters of a name or sentence in a report; members of other services can be of any length.
+MAX_TEXT = 500
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -74,7 +76,12 @@ class FindingCollector:
         group.count += 1
         group.repairable += bool(finding.repair)
         if len(group.examples) < MAX_EXAMPLES:
-            group.examples.append(finding)
+            texts = {name: _cut(getattr(finding, name)) for name in ("key", "member", "says")}
+            group.examples.append(msgspec.structs.replace(finding, **texts))
 
     def groups(self) -> list[FindingGroup]:
         return [self._groups[kind] for kind in sorted(self._groups)]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
