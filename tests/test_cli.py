@@ -141,13 +141,12 @@ def test_a_refusal_of_valkey_is_one_sentence(reply: str, expected: str, capsys: 
 def test_an_error_of_a_file_is_one_sentence_with_its_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "backups" / "snapshots" / "1.json").mkdir(parents=True)
-    assert main(["restore", str(tmp_path / "backups"), "--check"]) == 2
     monkeypatch.setenv("PLAZA_DATA_DIR", str(tmp_path))
     assert main(["export", str(tmp_path)]) == 2
-    unreadable, folder = capsys.readouterr().err.splitlines()
-    assert unreadable == f"plaza: {tmp_path}/backups/snapshots/1.json: Is a directory. Give a file."
-    assert folder == f"plaza: {tmp_path} is a directory, a link or a device. Give the name of a file."
+    printed = capsys.readouterr().err
+    assert printed == f"plaza: {tmp_path} is a directory, a link or a device. Give the name of a file.\n"
+    unreadable = IsADirectoryError(errno.EISDIR, "Is a directory", "1.json")
+    assert str(file_error(unreadable)) == "1.json: Is a directory. Give a file."
     assert "Free some space" in str(file_error(OSError(errno.ENOSPC, "No space left on device")))
     assert file_error(ConnectionResetError(errno.ECONNRESET, "reset")) is None, "not of a file: a bug"
 
@@ -231,3 +230,14 @@ def test_events_are_printed_from_an_id_on(environment: Server, capsys: pytest.Ca
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(event["id"], event["subject"]) for event in printed] == [("social-2-0", "p2"), ("social-3-0", "p3")]
     assert main(["events", "tail", "--types", "post.likd"]) == 1
+
+
+def test_a_worker_on_a_machine_without_a_directory_says_to_create_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PLAZA_DATA_DIR", str(tmp_path / "var"))
+    monkeypatch.setenv("PLAZA_VALKEY_URL", "valkey://127.0.0.1:1")
+    monkeypatch.setenv("PLAZA_DATABASE_URL", "postgresql://127.0.0.1:1/plaza")
+    assert main(["worker"]) == 2
+    assert f"{tmp_path}/var does not exist. Create it: mkdir -p {tmp_path}/var" in capsys.readouterr().err
+    assert not (tmp_path / "var").exists()

@@ -102,6 +102,8 @@ def settings_of_existing(*, is_first: bool = False) -> Settings:
         return settings
     folder = settings.data_dir.absolute()
     is_elsewhere = settings.valkey_url and settings.database_url
+    if is_elsewhere and not folder.exists():
+        raise OperatorError(f"{folder} does not exist. Create it: mkdir -p {folder}")
     if not folder.is_dir() or not (
         is_elsewhere or any((folder / name).exists() for name in ("valkey", "plaza.sqlite"))
     ):
