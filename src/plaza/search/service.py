@@ -113,8 +113,11 @@ class Search:
         prefix = typed.lstrip("@#")
         if not fold(prefix):  # every name begins with nothing
             return Suggestions([], [])
-        users = await self._suggested_users(viewer, prefix) if not typed.startswith("#") else []
-        tags = await self._suggested_tags(viewer, prefix) if not typed.startswith("@") else []
+        if typed.startswith("#"):
+            return Suggestions([], await self._suggested_tags(viewer, prefix))
+        if typed.startswith("@"):
+            return Suggestions(await self._suggested_users(viewer, prefix), [])
+        users, tags = await asyncio.gather(self._suggested_users(viewer, prefix), self._suggested_tags(viewer, prefix))
         return Suggestions(users, tags)
 
     async def _best_of_each(self, viewer: Actor | None, query: Query, explain: bool) -> SearchResults:
