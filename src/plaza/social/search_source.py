@@ -81,8 +81,10 @@ class UserSearch:
         return () if await self._valkey.call("EXISTS", USER(after)) else _REGISTRIES
 
     async def load(self, viewer: Actor | None, keys: Sequence[str]) -> list[SearchHit | None]:
-        """Return users that the viewer may see. Two round trips."""
-        users, hidden = await self._users.public_profiles(viewer, keys), await self.hidden_authors(viewer, keys)
+        """Return users that the viewer may see. One round trip."""
+        users, hidden = await asyncio.gather(
+            self._users.public_profiles(viewer, keys), self.hidden_authors(viewer, keys)
+        )
         return [None if user is None or user.username in hidden else _user_hit(user) for user in users]
 
     async def preferred(self, viewer: Actor, keys: Sequence[str]) -> set[str]:
